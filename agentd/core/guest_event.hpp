@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What befalls a job that a Guest (guest.hpp) holds: the ends of its effects, and what its capsule
-// does by itself. Each is a type with what it tells, the name of its input, and the code of a cause
-// that has none (`otherwise`). The capsules of a
-// node make them; Guest::ended takes them.
+// Events of a job that a Guest (guest.hpp) holds: the ends of its effects, and what its capsule
+// does by itself. Each is a type with its fields, the name of its input, and the code for a cause
+// that has none (`otherwise`). The capsules of a node make them; Guest::ended takes them.
 #pragma once
 
 #include <string>
@@ -25,7 +24,7 @@ struct CapsuleFailed {
 struct JobStarted {
     static constexpr Input input = Input::job_started;
 };
-// A component stands before its program.
+// A component is started and stands before its program.
 struct JobHeld {
     static constexpr Input input = Input::job_held;
 };
@@ -39,7 +38,7 @@ struct JobNotStarted {
 struct CriuReady {
     static constexpr Input input = Input::criu_ready;
 };
-// of_job: what failed is the job's, and would fail again; else the node's or the destination's.
+// of_job: the job is to blame, and the dump would fail again; else the node or the destination is.
 struct CriuFailed {
     static constexpr Input input = Input::criu_failed;
     static constexpr CauseCode otherwise = CauseCode::dump_failed;
@@ -52,20 +51,20 @@ struct SentPrecopy {
 struct DumpFroze {
     static constexpr Input input = Input::dump_froze;
     MoveForecast forecast;
-    bool all_stand = false;  // since now; else it is about to be stopped, or has stood for a while
+    bool all_stand = false;  // it stands now; else it stops soon, or has stood for a while
 };
 struct DumpHeld {
     static constexpr Input input = Input::dump_held;
     int64_t image_bytes = 0;
     bool live = false;  // the memory is not in the image
-    // its control group stands frozen, and nothing of it can go on by itself
+    // its control group stands frozen, and none of its processes can go on by itself
     bool fenced = false;
 };
 struct DumpFailed {
     static constexpr Input input = Input::dump_failed;
     static constexpr CauseCode otherwise = CauseCode::dump_failed;
     Trouble why;
-    bool of_job = true;  // as of CriuFailed
+    bool of_job = true;  // as in CriuFailed
 };
 struct DumpUndone {
     static constexpr Input input = Input::dump_undone;
@@ -79,7 +78,7 @@ struct Stood {
 struct Shipped {
     static constexpr Input input = Input::shipped;
 };
-// image_refused: what lies on the disk is not what it should be; so of the others.
+// image_refused: the image on the disk is not what it should be. It means the same in other events.
 struct ShipFailed {
     static constexpr Input input = Input::ship_failed;
     static constexpr CauseCode otherwise = CauseCode::send_failed;
@@ -104,7 +103,7 @@ struct CheckpointFailed {
     static constexpr CauseCode otherwise = CauseCode::checkpoint_failed;
     Trouble why;
 };
-// All of its memory is here (of post_copy only), or the rest will not come.
+// All of the memory is here, or the rest will not come. Only a post-copy move tells these.
 struct PagesWhole {
     static constexpr Input input = Input::pages_whole;
 };
@@ -129,11 +128,11 @@ struct RestoreRunning {
 struct CapsuleGone {
     static constexpr Input input = Input::capsule_gone;
 };
-// Nothing of it is left. Until then the same (job, epoch) does not begin here anew.
+// The job is removed whole. Until then the same (job, epoch) does not begin here anew.
 struct Removed {
     static constexpr Input input = Input::removed;
 };
-// why: what killed a process of it, if that is known.
+// why: the cause of the death of one of its processes, if it is known.
 struct Exited {
     static constexpr Input input = Input::exited;
     static constexpr CauseCode otherwise = CauseCode::memory_limit;
@@ -144,12 +143,12 @@ struct Stopped {
     static constexpr Input input = Input::stopped;
     bool is_stopped = false;
 };
-// Looked at while it runs. Empty: nothing is known that keeps it.
+// The result of a look at the running job. Empty: nothing is known that keeps it here.
 struct Movable {
     static constexpr Input input = Input::movable;
     Trouble why_not;
 };
-// Its deadline has passed, and nothing of it runs.
+// The deadline of its lease has passed, and none of its processes runs.
 struct Lapsed {
     static constexpr Input input = Input::lapsed;
 };
@@ -160,7 +159,7 @@ struct Paused {
     bool on = false;
     Trouble why = {};
 };
-// After a crash: until when it may run, as PID 1 of its capsule keeps it.
+// After a crash: the deadline that PID 1 of its capsule keeps.
 struct LeaseFound {
     static constexpr Input input = Input::lease_found;
     Nanos until;
@@ -173,7 +172,9 @@ using Event =
                  PagesWhole, PagesLost, RestoreHeld, RestoreFailed, RestoreRunning, CapsuleGone,
                  Removed, Exited, Stopped, Movable, Lapsed, LeaseFound, Paused, JobHeld>;
 Input input_of(const Event& event);
-// The reason of what failed or died; empty where there is none.
+// The reason of an event that tells a failure or a death; empty if there is none.
 Trouble why_of(const Event& event);
+// The text that a line of the log has beside the event's name.
+std::string text_of(const Event& event);
 
 }  // namespace souk::guest

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a Guest (guest.hpp) keeps, takes and gives: its records, inputs and outputs, each with its
-// name.
+// The records, inputs and outputs of a Guest (guest.hpp), each with its name, and what it answers
+// to the owner of its node.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct GuestKey {
     std::string text() const { return id.text() + "." + std::to_string(epoch.n); }
 };
 
-// One (job, epoch) as kept on disk.
+// The record of one (job, epoch) on disk.
 struct GuestJob {
     GuestKey key;
     JobSpec spec;
@@ -31,14 +31,58 @@ struct GuestJob {
     bool kept = false;        // a checkpoint: nothing of it runs here
     bool lapsed = false;      // frozen because its lease was over
     bool in_place = false;    // told to run, and stopped where it is since
-    bool by_order = false;    // in_place: its home said so, and not as it could not be dumped
+    bool by_order = false;    // in_place: its home said so, and not because it cannot be dumped
     int64_t image_bytes = 0;
     int32_t wait_status = 0;
     bool went_on = false;  // exited, killed: it ran until then, and was not held by a dump
     bool operator==(const GuestJob&) const = default;
 };
 
+// How the owner of a node treats guests that are to leave it.
+struct OwnerPolicy {
+    // a guest that still runs here that long after `market off` is frozen to disk
+    Nanos leave = Nanos::from_s(10);
+    // kill: a guest that cannot be dumped, and stands where it is for `stand`, is killed; else it
+    // stays
+    bool kill = false;
+    Nanos stand = Nanos::from_s(60);
+};
+
 namespace guest {
+// After a crash: what the shell found of one record.
+struct Found {
+    bool capsule_alive = false;   // its PID 1 answers
+    bool job_alive = false;       // the job's root lives
+    bool held_by_dump = false;    // its control group stands frozen: a dump was under way
+    bool image_complete = false;  // a whole image lies here
+    bool lapsed = false;          // it stands because its lease was over, not for a dump
+    bool paused = false;          // or for the owner of the node alone
+    bool exited = false;
+    int32_t wait_status = 0;
+};
+// A guest that should leave and is still here, for the owner: it runs or stands, with the reason.
+struct Left {
+    GuestKey key;
+    bool stands = false;  // it uses no CPU
+    bool stays = false;   // it stands and does not leave by itself: it cannot be dumped
+    int64_t memory_mb = 0;
+    Trouble why;  // it cannot move; empty: it is on its way, or will be
+    Cause paused = {};
+};
+// The share of this node that guests have, for its owner. A guest that comes, ends, or stays behind
+// for a move counts as long as anything of it is here. Images of the node's own jobs are at home
+// and do not count.
+struct Here {
+    uint32_t running = 0;    // use CPUs, or may at any moment
+    uint32_t in_memory = 0;  // with those that stand
+    uint32_t all = 0;        // with capsules, and images on the disk
+    // those of `all` that go as far as is known: copies that a move needs, guests that are being
+    // removed, and images that their homes are to take
+    uint32_t going = 0;
+    int64_t memory_mb = 0;
+    std::string who = {};  // the guest that holds things up, for people
+};
+
 struct Persist {
     GuestJob job;
     Durable when = Durable::now;
@@ -46,8 +90,8 @@ struct Persist {
 struct Erase {
     GuestKey key;
 };  // durable `later`
-// after_erase: not before every Erase until then is durable. The home node forgets what it has been
-// told is unknown, and would never ask again for a record that a crash has brought back.
+// after_erase: the message waits until every earlier Erase is durable. The home forgets a job that
+// is unknown here, and would never ask again for a record that a crash has brought back.
 using HomeWord = std::variant<GuestEvent, Expel, Heartbeat>;
 struct ToHome {
     NodeName home;
@@ -61,8 +105,8 @@ struct Do {
         // -> job_started | job_not_started; `running` on disk means: was told to start or run
         start_job,
         ready_criu,  // beside the job or in the empty capsule -> criu_ready | criu_failed
-        // of the running job's memory, to (dest, other_epoch), if that is worth it -> sent_precopy
-        // | dump_failed; undo_dump calls it off at once
+        // sends memory of the running job to (dest, other_epoch), if that is worth it
+        // -> sent_precopy | dump_failed; undo_dump calls it off at once
         send_precopy,
         // to memory, hold -> dump_froze, then dump_held | dump_failed (the job goes on)
         dump_for_move,
@@ -76,7 +120,7 @@ struct Do {
         restore_local,   // the image of (id, source) that lies here, into `key` -> the same
         finish_restore,  // run -> restore_running | restore_failed
         kill_capsule,    // whatever runs -> capsule_gone
-        silence,         // of a job that has ended by itself: its connections say no more
+        silence,         // the job has ended by itself: its connections say no more
         // image and directory; the capsule is dead or its job has exited -> removed
         remove,
         signal,
@@ -84,9 +128,9 @@ struct Do {
         dump_to_keep,     // as dump_to_disk, but held only until go_on
         go_on,            // as undo_dump, and the image stays -> dump_undone
         send_checkpoint,  // that image to (dest, new_epoch) -> checkpoint_sent | checkpoint_failed
-        drop_checkpoint,  // its image, on its way or not; of no more use
-        // until `until` the job may run; then it is stopped -> lapsed. Before an effect that lets
-        // it run
+        drop_checkpoint,  // its image is of no more use, on its way or not
+        // the job may run until `until`; then it is stopped -> lapsed. It comes before an effect
+        // that lets the job run
         keep_lease,
         stand,  // its control group is frozen; undo_dump lets it go on -> stood
         // `on`: its control group is frozen for the owner of the node, but while it is dumped;
@@ -108,8 +152,8 @@ struct Do {
     // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
     bool by_owner = false;
     bool on = true;  // pause
-    // dump_to_disk, ship: nothing of the job would run sooner if that was done sooner. While the
-    // owner of the node uses it, it may take its time, so that his disk and link stay his.
+    // dump_to_disk, ship: the job would not run sooner if that was done sooner. While the owner
+    // uses the node, the effect may take its time and leave him his disk and link.
     bool no_hurry = false;
     bool to_all = false;  // signal: to each of its processes, not to its foreground alone
 };
@@ -118,8 +162,8 @@ struct KeepMark {
     uint64_t mark = 0;
     Durable when = Durable::later;
 };
-// For the log: a command that shows a ticket, or needs one and shows none. An empty `why`: it was
-// admitted.
+// A line of the log about a command that shows a ticket, or needs one and shows none. An empty
+// `why`: the command was admitted.
 struct Audit {
     GuestKey key;
     NodeName from;
@@ -130,7 +174,7 @@ using Output = std::variant<Persist, Erase, ToHome, Do, KeepMark, Audit>;
 using Outputs = std::vector<Output>;
 const char* to_string(Do::What what);
 
-// What comes in: the methods and events of Guest by name. accept, leave: set_accepting.
+// The inputs: the methods and events of Guest by name. accept, leave: set_accepting.
 enum class Input : uint8_t {
     recovered,
     command,

@@ -77,7 +77,7 @@ Status GuestTickets::is_newest(const Ticket& t, const GuestCommand& c) const {
     return fail("the ticket has been used");
 }
 
-// What is over need not be known any more: its time refuses it.
+// A ticket that is over need not be known any more: its time refuses it.
 void GuestTickets::use(const Ticket& t, Epoch epoch, Nanos now) {
     used_[t.id] = {t.number, epoch, t.expires + ticket_slack};
     mark_ = std::max(mark_, t.number);

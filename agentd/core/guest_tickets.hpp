@@ -31,7 +31,7 @@ enum class TicketRule : uint8_t {
     required,
 };
 
-// What a command shows, as the shell knows it.
+// The ticket that a command shows, as the shell knows it.
 struct Warrant {
     std::optional<Ticket> ticket;  // its signature is the market's, and it names no revoked key
     std::string trouble;           // why the one that was shown is none

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Guest: what it tells of each step (kernel/base/trace.hpp).
+#include "agentd/core/guest_trace.hpp"
+
 #include <iterator>
 
-#include "agentd/core/guest.hpp"
 #include "kernel/base/check.hpp"
 
-namespace souk {
-
-using namespace guest;
-
-namespace guest {
+namespace souk::guest {
 
 const char* to_string(Input input) {
     switch (input) {
@@ -68,8 +64,6 @@ const char* to_string(const Output& output) {
     return names[output.index()];
 }
 
-}  // namespace guest
-
 namespace {
 
 TraceLine line_of(TraceKind kind, std::string step, const GuestKey& key, NodeName node = {},
@@ -84,22 +78,22 @@ std::string place(const Peer& peer, Epoch epoch) {
 
 }  // namespace
 
-TraceLine Guest::trace_in(Input input, const GuestKey& key, std::string why) {
+TraceLine trace_in(Input input, const GuestKey& key, std::string why) {
     return line_of(TraceKind::input, to_string(input), key, {}, std::move(why));
 }
 
-TraceLine Guest::trace_home(Input input, const NodeName& home) {
+TraceLine trace_home(Input input, const NodeName& home) {
     return line_of(TraceKind::input, to_string(input), {}, home);
 }
 
-TraceLine Guest::trace_command(const NodeName& from, const GuestCommand& c) {
+TraceLine trace_command(const NodeName& from, const GuestCommand& c) {
     TraceLine line = line_of(TraceKind::input, std::string("command.") + to_string(c.verb),
                              {c.id, c.epoch}, from);
     line.to = place({c.dest, {}}, c.new_epoch);
     return line;
 }
 
-TraceLine Guest::trace_of(const Output& output) {
+TraceLine trace_output(const Output& output) {
     const std::string name = to_string(output);
     if (const auto* p = std::get_if<Persist>(&output)) {
         const std::string step = name + "." + to_string(p->job.state) + "." + to_string(p->when);
@@ -128,29 +122,18 @@ TraceLine Guest::trace_of(const Output& output) {
     return line_of(TraceKind::output, "heartbeat", {}, told.home);
 }
 
-// Its state; while it runs also what is wanted of it and how far a dump is; and why its capsule is
-// being ended.
-void Guest::trace_state(const JobId& id, Epoch epoch) {
-    if (id.home.empty()) return;
-    const GuestKey key{id, epoch};
-    TraceLine line = line_of(TraceKind::state, "", key);
-    if (const auto it = jobs_.find(key); it != jobs_.end()) {
-        const Entry& e = it->second;
-        line.step = to_string(e.job.state);
-        const auto* r = e.in<Running>();
-        if (r && r->want != Want::run) line.step += std::string(".") + to_string(r->want);
-        if (r && (r->in<motion::Precopy>() || r->in<motion::Making>() || r->in<motion::Held>()))
-            line.step += std::string(".") + to_string(r->motion);
-        if (const auto* closing = e.in<state::Closing>())
-            line.step += std::string(".") + to_string(closing->ending);
-        line.why = e.why;
-    }
-    tracer_.tell_state(key.text(), line);
+TraceLine trace_entry(const Entry& e) {
+    TraceLine line = line_of(TraceKind::state, to_string(e.job.state), e.job.key);
+    const auto* r = e.in<state::Running>();
+    if (r && r->want != Want::run) line.step += std::string(".") + to_string(r->want);
+    if (r && (r->in<motion::Precopy>() || r->in<motion::Making>() || r->in<motion::Held>()))
+        line.step += std::string(".") + to_string(r->motion);
+    if (const auto* closing = e.in<state::Closing>())
+        line.step += std::string(".") + to_string(closing->ending);
+    line.why = e.why;
+    return line;
 }
 
-void Guest::stray(const GuestKey& key) {
-    const Scene scene(*this, nullptr, [&] { return trace_in(Input::stray, key); });
-    leaving_.insert(key);
-}
+TraceLine trace_gone(const GuestKey& key) { return line_of(TraceKind::state, "", key); }
 
-}  // namespace souk
+}  // namespace souk::guest

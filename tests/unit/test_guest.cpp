@@ -239,11 +239,12 @@ START_TEST(its_end_says_whether_the_job_ran_until_then) {
 END_TEST
 
 START_TEST(a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole) {
-    Bench b;
-    b.running().command(GuestVerb::prepare_dump);
-    b.criu_ready().command(GuestVerb::ship, 1, 2).sent_precopy();
-    b.dump_held(true);
-    Bench half = b;
+    Bench half, b;
+    for (Bench* one : {&half, &b}) {
+        one->running().command(GuestVerb::prepare_dump);
+        one->criu_ready().command(GuestVerb::ship, 1, 2).sent_precopy();
+        one->dump_held(true);
+    }
     ck_assert_text(half.gone().text(), "P:killed >killed(its capsule ended unexpectedly)");
     b.ended(guest::Shipped{});
     ck_assert_text(b.gone().text(), "P:frozen >frozen");
