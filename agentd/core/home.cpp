@@ -1,88 +1,88 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Home: what tools and the market say. What guests and the time say: home_guests.cpp; what comes of
-// it for a job: home_steps.cpp.
 #include "agentd/core/home.hpp"
 
+#include <algorithm>
 #include <utility>
 
+#include "agentd/core/home_machines.hpp"
 #include "agentd/core/home_splice.hpp"
+#include "agentd/core/home_steps.hpp"
+#include "agentd/core/home_trace.hpp"
 
 namespace souk {
 
 using namespace home;
 
+// The parts refer to each other, so they stay where they are when a Home is moved.
+struct Home::Parts {
+    Parts(NodeName name, Limits given)
+        : node(std::move(name)), limits(std::move(given)), m(node, limits), steps(m, limits) {}
+    Parts(const Parts&) = delete;
+    Parts& operator=(const Parts&) = delete;
+
+    NodeName node;
+    Limits limits;
+    HomeMachines m;
+    HomeSteps steps;
+};
+
 Home::Home(const NodeName& node, Limits limits)
-    : node_(node),
-      limits_(std::move(limits)),
-      records_(node, {.jobs_max = limits_.jobs_max,
-                      .finished_max = limits_.finished_max,
-                      .addresses = limits_.addresses}),
-      runs_({limits_.step_patience, limits_.transfer_patience}),
-      moves_({limits_.step_patience, limits_.transfer_patience}),
-      checkpoints_({limits_.checkpoint_every, limits_.transfer_patience, limits_.address,
-                    limits_.address_known}),
-      evacuations_({node, limits_.expel_patience, limits_.transfer_patience}),
-      budget_(limits_.warn_permille, limits_.warn_span),
-      expels_(limits_.expel_patience),
-      wakes_(node, limits_.wake),
-      gangs_(limits_.step_patience) {}
+    : parts_(std::make_unique<Parts>(node, std::move(limits))) {}
+Home::~Home() = default;
+Home::Home(Home&&) noexcept = default;
+Home& Home::operator=(Home&&) noexcept = default;
+
+HomeTurn Home::turn(Nanos now, Outputs& out) const {
+    return {now, unix_now_, parts_->node, parts_->limits.boot, parts_->m.reports, out};
+}
 
 void Home::configured(const Limits& limits) {
-    limits_.memory_default_mb = limits.memory_default_mb;
-    limits_.wake = limits.wake;
-    wakes_.configured(limits.wake);
+    parts_->limits.memory_default_mb = limits.memory_default_mb;
+    parts_->limits.wake = limits.wake;
+    parts_->m.wakes.configured(limits.wake);
 }
 
 void Home::load(HomeJob job) {
-    clock_.loaded(job, limits_.boot);
-    HomeJob& kept = records_.load(std::move(job));
-    groups_.add(kept);
-    gangs_.add(kept);
-    reindex(kept.id.seq);
+    HomeMachines& m = parts_->m;
+    m.clock.loaded(job, parts_->limits.boot);
+    HomeJob& kept = m.records.load(std::move(job));
+    m.groups.add(kept);
+    m.gangs.add(kept);
+    parts_->steps.reindex(kept.id.seq);
 }
+
+void Home::set_aside(uint64_t seq) { parts_->m.records.set_aside(seq); }
 
 void Home::restarted(Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::restarted); });
-    const Step step(*this, now, out);
-    leases_.begin(now);
-    for (auto& [seq, job] : records_.all()) {
-        const Reindex indexed(*this, seq);
-        restarted_cut(job, step.turn);
-        restarted_set(job, step.turn);
-        if (job.cancelled && job.phase == JobPhase::waiting)
-            end_by_cancel(job, step.turn);
-        else
-            conclude(job, moves_.restarted(job, step.turn), step.turn);
-        if (job.phase == JobPhase::finished) continue;
-        runs_.restarted(job, now);
-        checkpoints_.restarted(job, now);
-        evacuations_.restarted(job, step.turn);
-        if (job.splice.due) out.push_back(GoneBack{job.id});
-        restarted_gang(job, step.turn);
-        if (job.going_back && !job.cancelled && job.phase != JobPhase::finished)
-            (void)goes_on_back(job, step.turn);
+    const HomeTurn turn = this->turn(now, out);
+    parts_->m.leases.begin(now);
+    for (auto& [seq, job] : parts_->m.records.all()) {
+        const Reindexed indexed(parts_->steps, seq);
+        parts_->steps.restarted(job, turn);
     }
-    records_.trim(step.turn);
+    parts_->m.records.trim(turn);
 }
 
 // -------------------------------------------------------------------------------------------------
 // tools
 
 void Home::give_default_memory(JobTerms& terms) const {
-    if (terms.memory_mb > 0 || limits_.memory_default_mb == 0) return;
-    terms.memory_mb = limits_.memory_default_mb;
+    const int64_t memory_mb = parts_->limits.memory_default_mb;
+    if (terms.memory_mb > 0 || memory_mb == 0) return;
+    terms.memory_mb = memory_mb;
     terms.memory_by_default = true;
 }
 
 namespace {
 
-// The files that take its output, by its id.
-Status name_output(HomeJob& record, const Submission& s) {
+// Puts the id of the job into the names of the files that take its output.
+Status name_output(HomeJob& record, const std::string& out_file, const std::string& err_file) {
     const bool of_array = record.group.first || record.group.array != 0;
     const auto index = of_array ? std::optional(record.group.index) : std::nullopt;
-    record.out_file = output_file_name(s.out_file, record.id, index);
-    record.err_file = output_file_name(s.err_file, record.id, index);
-    constexpr size_t name_max = 4095;  // as of a path (PATH_MAX)
+    record.out_file = output_file_name(out_file, record.id, index);
+    record.err_file = output_file_name(err_file, record.id, index);
+    constexpr size_t name_max = 4095;  // PATH_MAX
     for (const std::string* name : {&record.out_file, &record.err_file})
         if (name->size() > name_max)
             return fail("the name of its output file has more than " + std::to_string(name_max) +
@@ -92,46 +92,53 @@ Status name_output(HomeJob& record, const Submission& s) {
 
 }  // namespace
 
-Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::submit, next_id()); });
-    const Step step(*this, Nanos{}, out);  // it has not run
+HomeJob Home::record_of(Submission s, Nanos now_unix, const HomeTurn& turn) const {
+    const Limits& limits = parts_->limits;
     HomeJob record;
     record.spec = std::move(s.spec);
-    record.spec.lease = limits_.lease;
-    if (record.spec.grace.ns == 0) record.spec.grace = limits_.grace;
+    record.spec.lease = limits.lease;
+    if (record.spec.grace.ns == 0) record.spec.grace = limits.grace;
     if (record.spec.checkpoint_every.ns == 0)
-        record.spec.checkpoint_every = limits_.checkpoint_every;  // its nodes are to know
+        record.spec.checkpoint_every = limits.checkpoint_every;  // its nodes are to know
     record.terms = std::move(s.terms);
     give_default_memory(record.terms);
     record.name = std::move(s.name);
     record.user = std::move(s.user);
     record.token = s.token;
     record.submitted = now_unix;
-    StoryStep submitted =
-        step.turn.step(StoryStep::What::submitted, {}, {}, record.terms.max_price);
+    StoryStep submitted = turn.step(StoryStep::What::submitted, {}, {}, record.terms.max_price);
     submitted.at = now_unix;
     record.story.add(std::move(submitted));
     record.id = next_id();
     record.group = s.group;
     record.disk_secret = std::move(s.disk_secret);
-    TRY(name_output(record, s));
-    TRY(HomeGroups::check(record, records_.all()));
-    TRY(HomeGangs::check(record, records_.all()));
-    TRY_ASSIGN(HomeJob* const job, records_.add(std::move(record)));
-    groups_.add(*job);
-    gangs_.add(*job);
-    std::vector<uint64_t> told = gangs_.complete(*job, records_.all());
+    return record;
+}
+
+Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::submit, next_id()); });
+    const HomeTurn turn = this->turn(Nanos{}, out);  // the job has not run
+    HomeMachines& m = parts_->m;
+    const std::string out_file = s.out_file, err_file = s.err_file;
+    HomeJob record = record_of(std::move(s), now_unix, turn);
+    TRY(name_output(record, out_file, err_file));
+    TRY(HomeGroups::check(record, m.records.all()));
+    TRY(HomeGangs::check(record, m.records.all()));
+    TRY_ASSIGN(HomeJob* const job, m.records.add(std::move(record)));
+    m.groups.add(*job);
+    m.gangs.add(*job);
+    std::vector<uint64_t> told = m.gangs.complete(*job, m.records.all());
     if (told.empty()) told.push_back(job->id.seq);
     for (const uint64_t seq : told) {
-        step.turn.persist(records_.at(seq));
-        step.turn.report(records_.at(seq));
+        turn.persist(m.records.at(seq));
+        turn.report(m.records.at(seq));
     }
     return job->id;
 }
 
 Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::change, id); });
-    HomeJob* job = records_.find(id);
+    HomeJob* job = parts_->m.records.find(id);
     if (!job) return fail(CauseCode::not_found, "no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished)
         return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
@@ -144,24 +151,24 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
             "job " + id.text() +
                 " is of several components: its terms cannot change yet; cancel it, and submit "
                 "it with others");
-    const Reindex indexed(*this, id.seq);
-    const Step step(*this, now, out);
+    const Reindexed indexed(parts_->steps, id.seq);
+    const HomeTurn turn = this->turn(now, out);
     job->terms = terms;
     give_default_memory(job->terms);
-    job->story.add(step.turn.step(StoryStep::What::changed, {}, {}, terms.max_price));
-    step.turn.persist(*job);
-    step.turn.report(*job);
+    job->story.add(turn.step(StoryStep::What::changed, {}, {}, terms.max_price));
+    turn.persist(*job);
+    turn.report(*job);
     return {};
 }
 
 Status Home::cancel(const JobId& id, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::cancel, id); });
-    HomeJob* job = records_.find(id);
+    HomeJob* job = parts_->m.records.find(id);
     if (!job) return fail(CauseCode::not_found, "no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished)
         return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
-    const Reindex indexed(*this, id.seq);
-    cancel_all(*job, Step(*this, now, out).turn);
+    const Reindexed indexed(parts_->steps, id.seq);
+    parts_->steps.cancel_all(*job, turn(now, out));
     return {};
 }
 
@@ -171,22 +178,22 @@ Status Home::signal(const JobId& id, int32_t signal, Outputs& out) {
     if (!job) return fail(CauseCode::not_found, "no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished)
         return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
-    TRY(signals_.add(*job, signal));
-    signals_.send(*job, Step(*this, Nanos{}, out).turn);
+    TRY(parts_->m.signals.add(*job, signal));
+    parts_->m.signals.send(*job, turn(Nanos{}, out));
     return {};
 }
 
 void Home::spliced(const JobId& id, const uint64_t output_end[2], uint64_t input_end,
                    const std::string& files, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::spliced, id); });
-    HomeJob* job = records_.find(id);
+    HomeJob* job = parts_->m.records.find(id);
     if (!job || !job->splice.due) return;
-    const Reindex indexed(*this, id.seq);
-    const Step step(*this, now, out);
+    const Reindexed indexed(parts_->steps, id.seq);
+    const HomeTurn turn = this->turn(now, out);
     const bool waited = HomeOrders::files_come_first(*job);
     splice(*job, output_end, input_end, files);
-    step.turn.persist(*job);
-    if (waited) steady(*job, step.turn);  // what the market ordered meanwhile
+    turn.persist(*job);
+    if (waited) parts_->steps.steady(*job, turn);  // what the market ordered meanwhile
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -194,27 +201,27 @@ void Home::spliced(const JobId& id, const uint64_t output_end[2], uint64_t input
 
 void Home::market_up(Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::market_up); });
-    const Step step(*this, now, out);
-    budget_.market_is_up(true);
-    wakes_.market_is_up();
+    const HomeTurn turn = this->turn(now, out);
+    parts_->m.budget.market_is_up(true);
+    parts_->m.wakes.market_is_up();
     for (const auto& [seq, job] : jobs())
-        if (!job.settled) step.turn.report(job);
+        if (!job.settled) turn.report(job);
 }
 
 void Home::market_down() {
     const Scene scene(*this, nullptr, [&] { return trace_in(Input::market_down); });
-    budget_.market_is_up(false);
+    parts_->m.budget.market_is_up(false);
     for (const auto& [seq, job] : jobs())
-        if (job.terms.budget.micro > 0 || job.day_limit.micro > 0) reindex(seq);
+        if (job.terms.budget.micro > 0 || job.day_limit.micro > 0) parts_->steps.reindex(seq);
 }
 
 void Home::order(const Order& order, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_order(order); });
-    HomeJob* job = records_.find(order.id);
-    if (records_.is_aside(order.id))
+    HomeJob* job = parts_->m.records.find(order.id);
+    if (parts_->m.records.is_aside(order.id))
         return out.push_back(ToMarketMsg{OrderFailed{
             order.id, order.seq, order.node,
-            Cause(CauseCode::unsound, "its record at its home " + node_ +
+            Cause(CauseCode::unsound, "its record at its home " + parts_->node +
                                           " cannot be read, and is set aside (souk doctor)")}});
     if (!job) {
         JobReport gone;
@@ -226,50 +233,220 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
         out.push_back(ToMarketMsg{std::move(gone)});
         return;
     }
-    if (order.seq > job->order_seq && wakes_.keeps(*job, order, now)) return;
+    if (order.seq > job->order_seq && parts_->m.wakes.keeps(*job, order, now)) return;
     carry_out(order, now, out);
 }
 
 void Home::carry_out(const Order& order, Nanos now, Outputs& out) {
-    HomeJob* const job = records_.find(order.id);
+    HomeJob* const job = parts_->m.records.find(order.id);
     if (!job) return;
-    const Reindex indexed(*this, job->id.seq);
-    const Step step(*this, now, out);
-    switch (orders_.came(*job, order, step.turn)) {
-        case HomeOrders::Deed::nothing: return;
-        case HomeOrders::Deed::report: return step.turn.report(*job);
-        case HomeOrders::Deed::take: return take(*job, order, step.turn);
-        case HomeOrders::Deed::cancel: return cancel_all(*job, step.turn);
-        case HomeOrders::Deed::give_up:
-            return conclude(*job, runs_.give_up(*job, step.turn), step.turn);
-    }
+    const Reindexed indexed(parts_->steps, job->id.seq);
+    parts_->steps.carry_out(*job, order, turn(now, out));
 }
 
 void Home::note(const JobNote& note, Nanos now, Outputs& out) {
     const Scene scene(*this, &out,
                       [&] { return trace_in(Input::note, note.id, {}, {}, note.comment); });
-    HomeJob* job = records_.find(note.id);
+    HomeJob* job = parts_->m.records.find(note.id);
     if (!job) return;
-    const Reindex indexed(*this, job->id.seq);
-    const Step step(*this, now, out);
+    const Reindexed indexed(parts_->steps, job->id.seq);
+    const HomeTurn turn = this->turn(now, out);
     // A market that has not taken the job knows nothing of what it costs.
     const bool knows = note.code != "book_full";
-    const bool new_price = knows && HomeOrders::note_price(*job, note, step.turn);
+    const bool new_price = knows && HomeOrders::note_price(*job, note, turn);
     const bool new_day =
         knows && (job->day_limit != note.day_limit || job->day_cost != note.day_cost);
-    if (knows) budget_.take_day(*job, note);
+    if (knows) parts_->m.budget.take_day(*job, note);
     // so that it holds after a restart
-    if (new_price || new_day) step.turn.persist(*job, Durable::later);
+    if (new_price || new_day) turn.persist(*job, Durable::later);
     if (!note.comment.empty() && note.comment != job->comment) {
         job->comment = note.comment;
-        step.turn.tell(*job, Tell::What::comment, job->comment);
+        turn.tell(*job, Tell::What::comment, job->comment);
     }
     if (!note.settled || job->settled || job->phase != JobPhase::finished) return;
     job->settled = true;
-    forget(job->id.seq);
-    step.turn.persist(*job, Durable::later);  // the market says it again
-    records_.settled(*job);
-    records_.trim(step.turn);
+    parts_->steps.forget(job->id.seq);
+    turn.persist(*job, Durable::later);  // the market says it again
+    parts_->m.records.settled(*job);
+    parts_->m.records.trim(turn);
+}
+
+void Home::own_address(std::string address) {
+    parts_->m.checkpoints.own_address(std::move(address));
+}
+void Home::free_memory(int64_t bytes) { parts_->m.wakes.free_memory(bytes); }
+void Home::free_disk(int64_t bytes) { parts_->m.evacuations.free_disk(bytes); }
+
+// -------------------------------------------------------------------------------------------------
+// guests
+
+void Home::guest_up(const NodeName& node, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::guest_up, {}, {}, node); });
+    const HomeTurn turn = this->turn(now, out);
+    for (const uint64_t seq : parts_->m.records.of_guest(node))
+        ask(parts_->m.records.at(seq), node, turn);
+}
+
+// The node is to tell again how its copy of the job is, or gets its last command again.
+void Home::ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn) const {
+    if (job.phase != JobPhase::finished && job.at.node == node) {
+        GuestVerb verb = GuestVerb::query;
+        if (job.phase == JobPhase::freezing && job.cut == CutStep::none) verb = GuestVerb::freeze;
+        if (job.cut == CutStep::decided) verb = GuestVerb::commit;
+        if (job.step == MoveStep::prepare && !job.from_frozen) verb = GuestVerb::prepare_dump;
+        if (job.step == MoveStep::kill_old) verb = GuestVerb::commit;
+        if (verb == GuestVerb::freeze)
+            parts_->m.runs.send_freeze(job, turn);
+        else
+            turn.send(job.at, job.id, job.epoch, verb);
+    }
+    const auto query = [&](const Peer& peer, Epoch epoch) {
+        if (peer.node == node) turn.send(peer, job.id, epoch, GuestVerb::query);
+    };
+    if (job.step != MoveStep::none) query(job.to, job.to_epoch);
+    if (job.saving.epoch.n > 0) query(job.saving.peer, job.saving.epoch);
+    if (job.evacuation.epoch.n > 0) query(job.evacuation.peer, job.evacuation.epoch);
+    query(job.checkpoint.at, job.checkpoint.epoch);
+    for (const Orphan& r : job.orphans) query(r.peer, r.epoch);
+}
+
+void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] {
+        return trace_in(Input::undelivered, command.id, command.epoch, node,
+                        to_string(command.verb));
+    });
+    HomeJob* job = parts_->m.records.find(command.id);
+    if (!job) return;
+    const Reindexed indexed(parts_->steps, job->id.seq);
+    parts_->steps.undelivered(*job, node, command, turn(now, out));
+}
+
+void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) {
+    const Scene scene(*this, nullptr,
+                      [&] { return trace_in(Input::expel, expel.id, expel.epoch, node); });
+    HomeJob* job = parts_->m.records.find(expel.id);
+    if (!job || job->at.node != node || job->epoch != expel.epoch ||
+        job->phase == JobPhase::finished)
+        return;
+    const Reindexed indexed(parts_->steps, job->id.seq);
+    parts_->m.expels.wanted(*job, now);
+    parts_->m.ends.hurry(*job, now);
+}
+
+void Home::files_used(const JobId& id, const FilesUse& use, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out,
+                      [&] { return trace_in(Input::files_used, id, {}, {}, use.waits); });
+    HomeJob* job = parts_->m.records.find(id);
+    if (!job || job->phase == JobPhase::finished || job->files_use == use) return;
+    const HomeTurn turn = this->turn(now, out);
+    const bool waited = !job->files_use.waits.empty(), waits = !use.waits.empty();
+    job->files_use = use;
+    turn.persist(*job, Durable::later);
+    const bool runs = job->phase == JobPhase::running;
+    if (runs && waits && !waited)
+        turn.tell(*job, home::Tell::What::warning,
+                  "its files are not reached from " + job->at.node + " (" + use.waits +
+                      "): what asks for them waits");
+    if (runs && waited && !waits)
+        turn.tell(*job, home::Tell::What::warning, "its files are reached again");
+    turn.report(*job);
+}
+
+void Home::heartbeat(const NodeName& node, const Heartbeat& heartbeat, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::heartbeat, {}, {}, node); });
+    for (const uint64_t seq : parts_->m.records.of_guest(node))
+        if (HomeJob& job = parts_->m.records.at(seq); job.at.node == node)
+            parts_->m.leases.end_stretch(job, now);
+    parts_->m.leases.answered(node, now);
+    out.push_back(Answer{node, heartbeat});
+}
+
+void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_event(node, event); });
+    const Reindexed indexed(parts_->steps, event.id.seq);
+    parts_->steps.hear(node, event, turn(now, out));
+}
+
+// Jobs that were there are gone. A move to the node is given up, and a decided one from it is
+// finished.
+void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::node_lost, {}, {}, node); });
+    const HomeTurn turn = this->turn(now, out);
+    const Cause why = because(CauseCode::given_up_node, {{"node", node}});
+    const HomeIndex::Jobs jobs = parts_->m.records.of_guest(node);
+    for (const uint64_t seq : jobs) {
+        const Reindexed indexed(parts_->steps, seq);
+        HomeJob& job = parts_->m.records.at(seq);
+        if (job.phase != JobPhase::finished) parts_->steps.node_lost(job, node, why, turn);
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// time
+
+Nanos Home::tick(Nanos now, Outputs& out) {
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::tick); }, true);
+    const HomeTurn turn = this->turn(now, out);
+    for (const uint64_t seq : parts_->m.records.due(now)) {
+        const Reindexed indexed(parts_->steps, seq);
+        parts_->steps.tick(parts_->m.records.at(seq), turn);
+    }
+    wake(now, out);
+    evacuate(now, out);
+    return std::min(parts_->m.records.next_due(), parts_->m.wakes.due());
+}
+
+// Frozen jobs whose turn has come; and those whose turn does not come.
+void Home::wake(Nanos now, Outputs& out) {
+    while (const std::optional<Order> order = parts_->m.wakes.next()) carry_out(*order, now, out);
+    const HomeTurn turn = this->turn(now, out);
+    while (const std::optional<Order> order = parts_->m.wakes.overdue(now)) {
+        HomeJob& job = parts_->m.records.at(order->id.seq);
+        job.order_seq = order->seq;
+        turn.fail_order(job, job.at.node, parts_->m.wakes.why_late());
+    }
+}
+
+// Images whose turn it is to come here.
+void Home::evacuate(Nanos now, Outputs& out) {
+    const HomeTurn turn = this->turn(now, out);
+    while (const std::optional<uint64_t> seq = parts_->m.evacuations.next()) {
+        const Reindexed indexed(parts_->steps, *seq);
+        HomeJob& job = parts_->m.records.at(*seq);
+        parts_->m.evacuations.begin(job, parts_->m.checkpoints.own(parts_->node),
+                                    parts_->m.checkpoints.why_not(job, turn), turn);
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// views
+
+void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
+    if (const HomeJob* const job = find(id)) parts_->m.describe(*job, now, j);
+}
+
+JobId Home::next_id() const { return parts_->m.records.next_id(); }
+const HomeJob* Home::find(const JobId& id) const { return parts_->m.records.find(id); }
+const HomeJob* Home::find_token(uint32_t uid, uint64_t token) const {
+    return parts_->m.records.find_token(uid, token);
+}
+const std::map<uint64_t, HomeJob>& Home::jobs() const { return parts_->m.records.all(); }
+Nanos Home::lease_due(const HomeJob& job) const { return parts_->m.leases.due(job); }
+std::vector<NodeName> Home::guests_needed() const { return parts_->m.records.guests_needed(); }
+bool Home::needs_guest(const NodeName& node) const {
+    return !parts_->m.records.of_guest(node).empty();
+}
+std::optional<Peer> Home::peer_of(const NodeName& node) const {
+    return parts_->m.records.peer_of(node);
+}
+
+TraceLine Home::trace_of(const Output& output) { return trace_output(output); }
+
+void Home::trace_state(const JobId& id, Epoch) {
+    if (id.home.empty()) return;
+    const HomeJob* const job = find(id);
+    tracer_.tell_state(id.text(), job ? trace_job(*job) : trace_gone(id));
 }
 
 }  // namespace souk

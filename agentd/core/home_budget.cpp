@@ -20,7 +20,7 @@ Nanos HomeBudget::due(const HomeJob& job) const {
     return std::min(d.budget, d.day);
 }
 
-// What there is to look at: while it runs, when what is left is little, and when nothing is.
+// The moments to look at a job that runs: when little is left of its budget, and when it is spent.
 HomeBudget::Dues HomeBudget::dues(const HomeJob& job) const {
     const Money budget = job.terms.budget;
     Dues dues;

@@ -50,7 +50,7 @@ void HomeCheckpoints::tick(HomeJob& job, const HomeTurn& turn) {
     if (s.save_at <= turn.now) begin(job, turn);
 }
 
-// Of what runs and stands still for nothing else; else when that has ended (arm).
+// Starts a checkpoint of a job that runs. If another operation has stopped it, arm() comes later.
 void HomeCheckpoints::begin(HomeJob& job, const HomeTurn& turn) {
     State& s = jobs_[job.id.seq];
     s.save_at = Nanos::never();
@@ -137,7 +137,7 @@ void HomeCheckpoints::from_keeper(HomeJob& job, const GuestEvent& e, const HomeT
     if (e.state == GuestState::frozen) whole(job, e, {}, turn);
 }
 
-void HomeCheckpoints::whole(HomeJob& job, const GuestEvent& e, const HomeCuts::Made& with,
+void HomeCheckpoints::whole(HomeJob& job, const GuestEvent& e, const CutTiming& with,
                             const HomeTurn& turn) {
     drop(job, turn);
     job.checkpoint = {job.saving.peer,

@@ -12,7 +12,7 @@
 #include <map>
 #include <string>
 
-#include "agentd/core/home_cuts.hpp"
+#include "agentd/core/cut_timing.hpp"
 #include "agentd/core/home_turn.hpp"
 
 namespace souk {
@@ -43,15 +43,14 @@ class HomeCheckpoints {
     // To be called when that is due.
     void tick(HomeJob& job, const HomeTurn& turn);
 
-    // What of one of a gang is done with the others (home_sets.hpp). It runs, and nothing is made
-    // of it; why it cannot be saved all the same, empty: it can; it is begun: there is to be a
-    // place for it; it was told to be dumped; it is whole.
+    // The steps of a component that is saved with its gang (gang_checkpoints.hpp): it runs, and no
+    // image is made of it; the reason why it cannot be saved (empty: it can); a place for its image
+    // is asked for; it was told to be dumped; the image is whole.
     static bool may_begin(const HomeJob& job);
     Trouble why_not(const HomeJob& job, const HomeTurn& turn) const;
     void keep(HomeJob& job, const HomeTurn& turn);
     void began(const HomeJob& job, Nanos unix_now) { jobs_[job.id.seq].began = unix_now; }
-    void whole(HomeJob& job, const GuestEvent& event, const HomeCuts::Made& with,
-               const HomeTurn& turn);
+    void whole(HomeJob& job, const GuestEvent& event, const CutTiming& with, const HomeTurn& turn);
     // The next is due then.
     void again(const HomeJob& job, Nanos at) { jobs_[job.id.seq].save_at = at; }
 
@@ -59,15 +58,15 @@ class HomeCheckpoints {
     static bool is_kept(const HomeJob& job, const NodeName& node, Epoch epoch);
     // That copy is the last whole one.
     static bool is_whole(const HomeJob& job, const NodeName& node, Epoch epoch);
-    // What such a copy's node says of it.
+    // The node of such a copy tells how the copy is.
     void from_keeper(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     void failed(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     // Something else is made of the job now, or it failed: what there is of it goes.
     void end_saving(HomeJob& job, const HomeTurn& turn);
     // The last whole one is not needed any more, or damaged.
     static void drop(HomeJob& job, const HomeTurn& turn);
-    // What ran is gone, for certain: its last whole checkpoint is the job from now on, or it begins
-    // anew.
+    // The running copy is gone for certain: the last whole checkpoint is the job from now on, or
+    // the job begins anew.
     static void go_back(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     // It does not run any more: none is due.
     void disarm(const HomeJob& job) { jobs_[job.id.seq].save_at = Nanos::never(); }

@@ -14,17 +14,17 @@ class HomeClock {
   public:
     static void start(HomeJob& job, const HomeTurn& turn);
     static void stop(HomeJob& job, Nanos now);
-    // Of a job that runs, as its node says: whom the owner of the node has paused does not pay.
+    // The node says that the job runs. A job that the owner of the node has paused does not pay.
     static void runs_on(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     // To be written down: what has run so far is kept, whatever becomes of this daemon.
     static void fold(HomeJob& job, Nanos now);
     static bool runs(const HomeJob& job) { return job.running_since != Nanos::never(); }
     static Nanos run_time(const HomeJob& job, Nanos now);  // with the present stretch
-    // By the price that the market told last; exact where nothing has run since.
+    // The cost by the price that the market told last; exact if the job has not run since.
     static Money cost(const HomeJob& job, Nanos now);
     // At its price of now, until it has cost that much; whole seconds.
     static int64_t seconds_until(const HomeJob& job, Money spent, Nanos now);
-    // What its node says is the whole of the present epoch's, since that node counts.
+    // Adds the CPU time that the node tells; the node tells all that the present epoch has used.
     static void tally_cpu(HomeJob& job, const GuestEvent& event);
 
     // Read back from disk, on a machine that has that `boot` (0: not known): its clock stands, and

@@ -32,7 +32,7 @@ class HomeEvacuations {
     // On the disk that images come to, now. Until it is told, none is refused for that.
     void free_disk(int64_t bytes) { free_disk_ = bytes; }
 
-    // What the job's node says of its image: whether it is to leave, and why it cannot be sent.
+    // The job's node says whether the image is to leave, and why it cannot be sent.
     void heard(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     // It is frozen in no step: if its image is to leave, that is due in a while.
     void arm(const HomeJob& job, Nanos now);
@@ -52,7 +52,7 @@ class HomeEvacuations {
         return job.evacuation.epoch.n > 0 && node == job.evacuation.peer.node &&
                epoch == job.evacuation.epoch;
     }
-    // What this node says of it.
+    // This node tells how that copy is.
     void from_keeper(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     void failed(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     // Something else is made of the job now: what has come of it goes. True: there was something.

@@ -106,7 +106,6 @@ std::vector<uint64_t> HomeGangs::complete(const HomeJob& newest, Jobs& jobs) {
 
 // The others ask how it ended, so it is known as long as one of them is not forgotten.
 void HomeGangs::forget(uint64_t seq) {
-    waits_.erase(seq);
     const auto known = gang_of_.extract(seq);
     if (!known) return;
     const auto gang = gangs_.find(known.mapped());
@@ -149,38 +148,6 @@ std::string HomeGangs::waits(const HomeJob& job) const {
 // -------------------------------------------------------------------------------------------------
 // the start
 
-void HomeGangs::started(const HomeJob& job, Nanos now) {
-    if (is_unreleased(job)) waits_[job.id.seq] = {{}, now + patience_};
-}
-
-bool HomeGangs::is_held(const HomeJob& job) const {
-    const auto waits = waits_.find(job.id.seq);
-    return job.phase == JobPhase::starting && job.spec.hold && !job.cancelled &&
-           waits != waits_.end() && waits->second.held.n > 0 && waits->second.held == job.epoch;
-}
-
-// Of an interactive one that has ended nothing is expected.
-bool HomeGangs::held(const HomeJob& job, const Jobs& jobs) {
-    if (!is_unreleased(job)) return false;
-    waits_[job.id.seq].held = job.epoch;
-    const auto all = all_of(job);
-    return std::all_of(all.begin(), all.end(), [&](uint64_t seq) {
-        const auto it = jobs.find(seq);
-        if (it == jobs.end()) return true;  // it ended well long ago
-        const HomeJob& one = it->second;
-        if (one.going_back) return false;
-        if (is_optional(one) || is_held(one)) return true;
-        return !one.spec.hold || (!is_required(one) && one.phase == JobPhase::finished);
-    });
-}
-
-void HomeGangs::step_ended(const HomeJob& job) { waits_.erase(job.id.seq); }
-
-Nanos HomeGangs::due(const HomeJob& job) const {
-    const auto it = waits_.find(job.id.seq);
-    return it == waits_.end() ? Nanos::never() : it->second.due;
-}
-
 bool HomeGangs::lacks_as_well(HomeJob& other, const HomeJob& job) {
     if (other.spec.launch.path != job.spec.launch.path) return false;
     bool news = false;
@@ -199,7 +166,7 @@ bool HomeGangs::lacks_as_well(HomeJob& other, const HomeJob& job) {
 // -------------------------------------------------------------------------------------------------
 // the end
 
-// One that was ended for another's sake says nothing of its own.
+// A component that was ended for another's sake says nothing of its own.
 Trouble HomeGangs::verdict(const HomeJob& ended) const {
     if (!is_component(ended) || ended.phase != JobPhase::finished || !is_required(ended)) return {};
     if (ended.why.code == CauseCode::component_ended) return {};

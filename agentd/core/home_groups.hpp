@@ -18,8 +18,8 @@ class HomeGroups {
   public:
     using Jobs = std::map<uint64_t, HomeJob>;
 
-    // Of a new job: its array, and what it waits for. Errors: there is no such job of this user, or
-    // it has ended otherwise than it should. A wait that is over is taken out.
+    // Checks the array of a new job, and the job that it waits for. Errors: this user has no such
+    // job, or it has not ended as it should. A wait that is over is taken out.
     static Status check(HomeJob& job, const Jobs& jobs);
     // It is in the records. The variables by which a program knows its job are in its environment.
     void add(HomeJob& job);
@@ -33,7 +33,7 @@ class HomeGroups {
     std::map<uint64_t, std::set<uint64_t>> arrays_;  // which of it are unfinished
 };
 
-// Of an environment: NAME=VALUE, in place of what it had.
+// Sets NAME=VALUE in an environment, in place of the value that it had.
 void set_variable(std::vector<std::string>& env, const std::string& name, const std::string& value);
 // It ran to its own end, and exited with 0.
 bool ended_well(const HomeJob& job);

@@ -18,14 +18,14 @@ class HomeIndex {
   public:
     using Jobs = std::set<uint64_t>;
 
-    // What is true of the job now, in place of what was: due at that time, in need of these guests
-    // (in any order, each once). never() and none: it is forgotten.
+    // Replaces what is known of the job: it is due at that time and needs these guests (in any
+    // order, each once). never() and none: it is forgotten.
     void put(uint64_t job, Nanos due, std::vector<NodeName> guests);
 
     Nanos next_due() const { return by_due_.empty() ? Nanos::never() : by_due_.begin()->first; }
     // Due by now, the earliest first.
     std::vector<uint64_t> due(Nanos now) const;
-    // By guest: the jobs that need it, never none.
+    // The jobs that need each guest, never none.
     const std::map<NodeName, Jobs>& guests() const { return by_guest_; }
     const Jobs& of_guest(const NodeName& node) const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a Home (home.hpp) keeps, takes and gives: its records, inputs and outputs, each with its
+// The records, inputs and outputs of a Home (home.hpp), each with its
 // name.
 #pragma once
 
@@ -26,7 +26,7 @@ enum class MoveStep : uint8_t {
 };
 const char* to_string(MoveStep step);
 
-// Of a component whose gang is frozen, or thaws, as one (home_cuts.hpp).
+// The step of a component whose gang is frozen, or thaws, as one (gang_freeze.hpp).
 enum class CutStep : uint8_t {
     none = 0,
     asked,    // its phase is `freezing`; a restart gives that up
@@ -55,9 +55,9 @@ struct Checkpoint {
     bool operator==(const Checkpoint&) const = default;
 };
 
-// Where the job's streams at home and in its capsule part, once it has gone back to a checkpoint:
-// what it wrote after that stays, then comes `text` on the terminal or stderr, then what it writes
-// now.
+// The point at which the job's streams at home and in its capsule part after it has gone back to a
+// checkpoint: its later output stays, then comes `text` on the terminal or stderr, then its new
+// output.
 struct Splice {
     // it has gone back, and how long its streams are here is not known yet
     bool due = false;
@@ -125,8 +125,8 @@ struct HomeJob {
     // of the newest order that was taken (Order::ticket)
     std::string ticket = {};
     JobTies group = {};
-    // Of which the keys of its images on disks are made, in hexadecimal digits; empty: a job of a
-    // version that had none.
+    // The secret of which the keys of its images on disks are made, in hexadecimal digits; empty: a
+    // job of a version that had none.
     std::string disk_secret = {};
     // that take what it writes while nobody is attached (wire::Submit), their names filled in
     std::string out_file = {}, err_file = {};
@@ -185,7 +185,7 @@ using Output = std::variant<Persist, Erase, ToMarketMsg, ToGuest, Answer, Tell, 
 using Outputs = std::vector<Output>;
 // persist, erase, to_market, to_guest, answer, tell, gone_back
 const char* to_string(const Output& output);
-// What comes in: the methods of Home by name.
+// The inputs: the methods of Home by name.
 enum class Input : uint8_t {
     restarted,
     submit,

@@ -28,7 +28,7 @@ class HomeMoves {
     void begin(HomeJob& job, const Order& order, const HomeTurn& turn);
     // The daemon came back: a move that was not decided is given up, a decided one goes on.
     HomeNext restarted(HomeJob& job, const HomeTurn& turn);
-    // What the two ends say.
+    // The two ends tell how they are.
     HomeNext source(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     HomeNext candidate(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     // Before the decision: the source goes on, the candidate is ended. An empty `blame`: nobody
@@ -43,7 +43,7 @@ class HomeMoves {
     void source_is_off(HomeJob& job, const HomeTurn& turn);
     // The job ends, or goes back: so does its move, and the candidate is ended.
     static void drop_candidate(HomeJob& job, const HomeTurn& turn);
-    // Of a component that thaws: the others are held, too; it may run.
+    // The other components that thaw are held, too: this one may run.
     void commit(HomeJob& job, const HomeTurn& turn);
     // It waits for them for one more step's time.
     void goes_on(const HomeJob& job, Nanos now) {

@@ -12,7 +12,7 @@ namespace souk {
 
 class HomeOrders {
   public:
-    // What is to be done about an order.
+    // The actions that an order may ask for.
     enum class Deed : uint8_t {
         nothing,  // an older one, or it waits for the end of a step
         report,   // the job is as ordered, or has ended
@@ -22,7 +22,7 @@ class HomeOrders {
     };
     // It has come: its number and price are in the record.
     Deed came(HomeJob& job, const Order& order, const HomeTurn& turn);
-    // Of an order that is taken, of a job in no step: how it is carried out.
+    // The ways to carry out an order that is taken for a job in no step.
     enum class How : uint8_t {
         as_it_is,  // it is so already
         start,

@@ -40,6 +40,8 @@ class HomeRecords {
 
     HomeJob* find(const JobId& id);
     const HomeJob* find(const JobId& id) const;
+    HomeJob* find(uint64_t seq) { return find(JobId{node_, seq}); }
+    const HomeJob* find(uint64_t seq) const { return find(JobId{node_, seq}); }
     HomeJob& at(uint64_t seq) { return jobs_.at(seq); }
     // The newest that this user submitted with this token; null: none, or no token.
     const HomeJob* find_token(uint32_t uid, uint64_t token) const;
@@ -52,7 +54,7 @@ class HomeRecords {
     Nanos next_due() const { return index_.next_due(); }
     const HomeIndex::Jobs& of_guest(const NodeName& node) const { return index_.of_guest(node); }
     std::vector<NodeName> guests_needed() const;
-    // Of a guest that is needed: where it is.
+    // The address of a guest that is needed.
     std::optional<Peer> peer_of(const NodeName& node) const;
 
     // The market has closed this finished job's account.
@@ -66,7 +68,7 @@ class HomeRecords {
     void stale_copy(const NodeName& node, const GuestEvent& event, const HomeTurn& turn);
     // Something of the job may still lie there; asked after until the node says `unknown`.
     static void add_orphan(HomeJob& job, const Peer& peer, Epoch epoch);
-    // Where it is, at the end of the places where it has been.
+    // Adds the job's node at the end of the places where it has been.
     static void add_place(HomeJob& job);
 
   private:

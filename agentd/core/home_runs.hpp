@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "agentd/core/cut_timing.hpp"
 #include "agentd/core/home_checkpoints.hpp"
-#include "agentd/core/home_cuts.hpp"
 #include "agentd/core/home_expels.hpp"
 #include "agentd/core/home_leases.hpp"
 #include "agentd/core/home_turn.hpp"
@@ -24,7 +24,7 @@ class HomeRuns {
         Nanos transfer_patience;  // of a freeze
     };
     explicit HomeRuns(Limits limits) : limits_(limits) {}
-    // Who is told of a word of the owner's node, beside the job itself.
+    // The machines that hear a word of the owner's node beside this one.
     struct Beside {
         HomeCheckpoints& checkpoints;
         HomeLeases& leases;
@@ -40,7 +40,7 @@ class HomeRuns {
     void freeze(HomeJob& job, bool stands, const HomeTurn& turn);
     // Once more, of one that is being frozen.
     void send_freeze(const HomeJob& job, const HomeTurn& turn) const;
-    // Where it stands in memory: nothing goes anywhere.
+    // Lets a job go on that stands in memory, on its node.
     void go_on_in_place(HomeJob& job, const HomeTurn& turn);
     // No byte of the command has left this node: as if it had not been ordered.
     HomeNext start_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn);
@@ -54,9 +54,9 @@ class HomeRuns {
     // The daemon came back: a start or a freeze goes on.
     void restarted(const HomeJob& job, Nanos now);
 
-    // What its owner says, in any phase without a move.
+    // The owner's node tells how the job is, in any phase without a move.
     HomeNext hears(HomeJob& job, const GuestEvent& event, const HomeTurn& turn, Beside beside);
-    // Of any copy of it: its first process, and as whom it runs.
+    // Notes the first process of a copy, and the user as whom it runs.
     void note(HomeJob& job, const GuestEvent& event);
     // Its user is nobody on that node, or another than where it ran: it is not sent there again for
     // a while, since only that node's owner can change that.
@@ -67,7 +67,7 @@ class HomeRuns {
     // It has ended: its record holds how, and its node forgets it.
     static void finish(HomeJob& job, int32_t wait_status, const Trouble& why, const HomeTurn& turn);
     // It is frozen, or stands where it is, from now on.
-    void froze(HomeJob& job, int64_t image_bytes, const HomeCuts::Made& with, const HomeTurn& turn);
+    void froze(HomeJob& job, int64_t image_bytes, const CutTiming& with, const HomeTurn& turn);
     void stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn);
     // It has come to another node, or went back.
     void arrived(const HomeJob& job) {

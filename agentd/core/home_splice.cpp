@@ -9,8 +9,8 @@ void splice(HomeJob& job, const uint64_t output_end[2], uint64_t input_end,
             const std::string& files) {
     Splice& s = job.splice;
     const Checkpoint& c = job.checkpoint;
-    // What its capsule will write first: no later than what has come here, as that is all that it
-    // keeps.
+    // The first byte that its capsule will write again. It is no later than the output that has
+    // come here, because the capsule keeps no more.
     uint64_t from[2], after[2];
     for (int i = 0; i < 2; ++i) {
         const uint64_t have = output_end[i] - std::min(output_end[i], s.shift[i]);

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Home: what it tells of each step (kernel/base/trace.hpp).
+#include "agentd/core/home_trace.hpp"
+
 #include <iterator>
 
-#include "agentd/core/home.hpp"
 #include "kernel/base/check.hpp"
 
-namespace souk {
-
-using namespace home;
-
-namespace home {
+namespace souk::home {
 
 const char* to_string(Input input) {
     switch (input) {
@@ -42,8 +38,6 @@ const char* to_string(const Output& output) {
     return names[output.index()];
 }
 
-}  // namespace home
-
 namespace {
 
 TraceLine line_of(TraceKind kind, std::string step, const JobId& id, Epoch epoch = {},
@@ -72,22 +66,22 @@ TraceLine to_market(const ToMarketMsg& m) {
 
 }  // namespace
 
-TraceLine Home::trace_in(Input input, const JobId& id, Epoch epoch, const NodeName& node,
-                         std::string why) {
+TraceLine trace_in(Input input, const JobId& id, Epoch epoch, const NodeName& node,
+                   std::string why) {
     return line_of(TraceKind::input, to_string(input), id, epoch, node, std::move(why));
 }
 
-TraceLine Home::trace_order(const Order& order) {
+TraceLine trace_order(const Order& order) {
     return line_of(TraceKind::input, std::string("order.") + to_string(order.kind), order.id, {},
                    order.node, order.reason);
 }
 
-TraceLine Home::trace_event(const NodeName& node, const GuestEvent& event) {
+TraceLine trace_event(const NodeName& node, const GuestEvent& event) {
     return line_of(TraceKind::input, std::string("event.") + to_string(event.state), event.id,
                    event.epoch, node, event.why);
 }
 
-TraceLine Home::trace_of(const Output& output) {
+TraceLine trace_output(const Output& output) {
     const std::string name = to_string(output);
     if (const auto* p = std::get_if<Persist>(&output)) {
         TraceLine line =
@@ -112,17 +106,13 @@ TraceLine Home::trace_of(const Output& output) {
     return line_of(TraceKind::output, name, std::get<GoneBack>(output).id);
 }
 
-void Home::trace_state(const JobId& id, Epoch) {
-    if (id.home.empty()) return;
-    TraceLine line = line_of(TraceKind::state, "", id);
-    if (const HomeJob* job = find(id)) {
-        line.step = state_of(*job);
-        line.epoch = job->epoch;
-        line.node = job->at.node;
-        if (job->step != MoveStep::none) line.to = place(job->to.node, job->to_epoch);
-        line.why = job->why;
-    }
-    tracer_.tell_state(id.text(), line);
+TraceLine trace_job(const HomeJob& job) {
+    TraceLine line = line_of(TraceKind::state, state_of(job), job.id, job.epoch, job.at.node);
+    if (job.step != MoveStep::none) line.to = place(job.to.node, job.to_epoch);
+    line.why = job.why;
+    return line;
 }
 
-}  // namespace souk
+TraceLine trace_gone(const JobId& id) { return line_of(TraceKind::state, "", id); }
+
+}  // namespace souk::home

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// HomeTurn: one step of a Home, as each of its machines sees it: what time it is, and the ways out.
-// Home makes one for each input, and hands it to the machines that have a part in the step. What a
-// machine puts into a turn takes place in that order.
+// HomeTurn: one step of a Home, as each of its machines sees it: the time, and the ways out. Home
+// makes one for each input, and hands it to the machines that have a part in the step. The outputs
+// take place in the order in which the machines put them into the turn.
 //
-// HomeNext: what a machine's step means for the job as a whole. Home carries it out when the
-// machine has returned, as it needs other machines for it.
+// HomeNext: what a machine's step means for the job as a whole. HomeSteps carries it out when the
+// machine has returned, because it needs other machines for it.
 #pragma once
 
 #include <string>
@@ -42,17 +42,17 @@ struct HomeTurn {
         out.push_back(home::ToGuest{peer, std::move(command)});
     }
     void send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb) const;
-    // To its owner. stands: it only stops there.
-    // To its foreground or root, or to each of its processes.
+    // These commands go to its owner. A freeze that `stands` only stops the job there. A signal
+    // goes to its foreground or root, or to each of its processes.
     void send_signal(const HomeJob& job, int32_t signal, bool to_all) const;
     void send_freeze(const HomeJob& job, bool stands) const;
-    // After a move that has failed for that.
+    // The move has failed for that reason.
     void send_resume(const HomeJob& job, const Trouble& why) const;
-    // To its owner: what is there goes to that place, under that place's epoch.
+    // Its owner sends the image to that place, under that place's epoch.
     void send_checkpoint(const HomeJob& job, const Orphan& to) const;
-    // With all that a node needs to know of a job that comes to it.
+    // The command has all that a node needs to know of a job that comes to it.
     void send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb) const;
-    // The market's last order of this job could not be carried out: by this node.
+    // That node could not carry out the market's last order for this job.
     void fail_order(HomeJob& job, const NodeName& node, const Trouble& why) const;
     StoryStep step(StoryStep::What what, const NodeName& node = {}, Trouble why = {},
                    Money price = {}) const;
@@ -81,24 +81,24 @@ struct Finished {
     int32_t wait_status = 0;
     Trouble why;
 };
-// By its cancel, or from outside (`why`).
+// The job was ended by its cancel, or from outside (`why`).
 struct Killed {
     Trouble why;
 };
-// What ran, or its image, is gone for certain.
+// The running copy, or the image, is gone for certain.
 struct Gone {
     Trouble why;
 };
-// Of a component: its node has started it, and holds it.
+// The node of a component has started it, and holds it.
 struct Held {};
-// Of a component that thaws: it is restored, and held.
+// A component that thaws is restored, and held.
 struct Restored {};
 }  // namespace home
 using HomeNext = std::variant<home::Nothing, home::Steady, home::MayHaveRun, home::Arrived,
                               home::Cancelled, home::Frozen, home::Standing, home::Finished,
                               home::Killed, home::Gone, home::Held, home::Restored>;
 
-// What the end of a job means, as its node says it.
+// The meaning of the end of a job, as its node tells it.
 HomeNext own_end(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
 HomeNext node_lost_it(const HomeJob& job);
 HomeNext image_is_lost(const HomeJob& job);

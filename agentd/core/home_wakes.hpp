@@ -27,7 +27,7 @@ class HomeWakes {
   public:
     HomeWakes(NodeName node, WakeRule rule) : node_(std::move(node)), rule_(rule) {}
     void configured(WakeRule rule) { rule_ = rule; }
-    // Of this node, now. Until it is told, `fit` holds nobody back.
+    // The free memory of this node now. Until it is told, `fit` holds no job back.
     void free_memory(int64_t bytes) { free_bytes_ = bytes; }
 
     // A newer order for a job in no step. True: it is to wake it, its turn has not come, and the

@@ -2,6 +2,8 @@
 // Frozen jobs of the simulated nodes: how many wake at one time, and images that leave for their
 // homes, as the owners of nodes want them gone; and guests that stand whose memory they want. See
 // cluster.hpp.
+#include "agentd/core/home_evacuations.hpp"
+#include "agentd/core/home_moves.hpp"
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {

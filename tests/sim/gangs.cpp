@@ -2,6 +2,7 @@
 // Jobs of several components: what their homes and the market make of them. See cluster.hpp.
 #include <algorithm>
 
+#include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_moves.hpp"
 #include "kernel/base/check.hpp"
 #include "tests/sim/cluster.hpp"

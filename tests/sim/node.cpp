@@ -3,6 +3,7 @@
 // written here.
 #include <array>
 
+#include "agentd/core/home_records.hpp"
 #include "agentd/store/records.hpp"
 #include "kernel/base/check.hpp"
 #include "tests/sim/cluster.hpp"

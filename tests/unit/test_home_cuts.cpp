@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A gang is frozen at one cut, and thaws as one: what its home says when nodes say what.
-#include "agentd/core/home_cuts.hpp"
+#include "agentd/core/gang_freeze.hpp"
 
 #include "tests/unit/gang_rig.hpp"
 

@@ -368,7 +368,7 @@ START_TEST(a_report_says_what_the_machines_know_beside_the_record) {
     Run r;
     HomeClock clock;
     const HomeGroups groups;
-    const HomeGangs gangs(s(60));
+    const HomeGangs gangs;
     const HomeRecords records("n1", {});
     const HomeEvacuations evacuations({"n1", s(1), s(900)});
     const HomeReports reports(r.runs, r.checkpoints, clock, groups, gangs, records, evacuations);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Checkpoints of a whole gang, made at one cut, and how it goes back to one.
-#include "agentd/core/home_sets.hpp"
+#include "agentd/core/gang_checkpoints.hpp"
 
 #include "tests/unit/gang_rig.hpp"
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "agentd/core/home_doubts.hpp"
+#include "agentd/core/end_confirmations.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace souk {
 
-void HomeDoubts::ask(const HomeJob& job, std::vector<uint64_t> others, Nanos until) {
+void EndConfirmations::ask(const HomeJob& job, std::vector<uint64_t> others, Nanos until) {
     Doubt& d = doubts_.at(job.id.seq);
     d.asked = true;
     d.silent = std::move(others);
     d.due = until;
 }
 
-std::vector<uint64_t> HomeDoubts::heard(uint64_t other) {
+std::vector<uint64_t> EndConfirmations::heard(uint64_t other) {
     std::vector<uint64_t> over;
     for (auto& [seq, d] : doubts_)
         if (std::erase(d.silent, other) > 0 && d.silent.empty()) over.push_back(seq);
@@ -22,7 +22,7 @@ std::vector<uint64_t> HomeDoubts::heard(uint64_t other) {
     return over;
 }
 
-Nanos HomeDoubts::due(const HomeJob& job) const {
+Nanos EndConfirmations::due(const HomeJob& job) const {
     const auto it = doubts_.find(job.id.seq);
     return it == doubts_.end() ? Nanos::never() : it->second.due;
 }
