@@ -2,109 +2,22 @@
 #include "agentd/core/provider.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
+#include "agentd/core/owner_bans.hpp"
 #include "kernel/base/check.hpp"
+#include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk {
 
 using namespace provider;
 
-namespace {
-constexpr int64_t warning_s_max = 86'400;
-
-Status in_range(const char* what, int64_t value, int64_t low, int64_t high, const char* why = "") {
-    if (value >= low && value <= high) return {};
-    return fail(std::string(what) + " " + std::to_string(value) + " is not from " +
-                std::to_string(low) + " to " + std::to_string(high) + why);
-}
-Status good_price(Money reserve) {
-    if (reserve >= Money{} && reserve <= money_max) return {};
-    return fail("price " + format_money(reserve) + " is not from 0 to " + format_money(money_max));
-}
-Status good_speed(int64_t speed) {
-    return in_range("speed", speed, 1, provider_speed_max, "; 100 is a standard machine");
-}
-Status good_warning(int64_t seconds) {
-    return in_range("warning", seconds, 0, warning_s_max, " seconds");
-}
-
-Status good_record(const ProviderRecord& record) {
-    TRY(good_price(record.reserve));
-    TRY(good_speed(record.speed));
-    TRY(in_range("cpus", record.cpus, 1, INT32_MAX));
-    TRY(in_range("memory", record.memory_mb, 1, INT64_MAX));
-    TRY(good_price(record.floor));
-    TRY(good_price(record.learned));
-    return good_warning(record.warning_s);
-}
-
-// One thing that the owner can set, in both records, as text.
-struct Setting {
-    const char* name;
-    uint32_t bit;
-    std::string (*text)(const ProviderRecord&);
-    void (*copy)(const ProviderRecord& from, ProviderRecord& to);
-};
-const Setting settings[] = {
-    {"price", set_price_bit,
-     [](const ProviderRecord& r) {
-         return r.price_auto ? "auto, at least " + format_money(r.floor) : format_money(r.reserve);
-     },
-     [](const ProviderRecord& from, ProviderRecord& to) {
-         to.reserve = from.reserve;
-         to.price_auto = from.price_auto;
-         to.floor = from.floor;
-     }},
-    {"speed", set_speed_bit, [](const ProviderRecord& r) { return std::to_string(r.speed); },
-     [](const ProviderRecord& from, ProviderRecord& to) { to.speed = from.speed; }},
-    {"cpus", set_cpus_bit, [](const ProviderRecord& r) { return std::to_string(r.cpus); },
-     [](const ProviderRecord& from, ProviderRecord& to) { to.cpus = from.cpus; }},
-    {"memory", set_memory_bit, [](const ProviderRecord& r) { return std::to_string(r.memory_mb); },
-     [](const ProviderRecord& from, ProviderRecord& to) { to.memory_mb = from.memory_mb; }},
-    {"frames", set_frames_bit, [](const ProviderRecord& r) { return r.frames; },
-     [](const ProviderRecord& from, ProviderRecord& to) {
-         if (std::exchange(to.frames, from.frames) == from.frames) return;
-         to.by_hand = false;  // new frames rule from now on
-         to.since_unix_s = 0;
-     }},
-    {"zone", set_zone_bit, [](const ProviderRecord& r) { return r.zone; },
-     [](const ProviderRecord& from, ProviderRecord& to) { to.zone = from.zone; }},
-    {"curve", set_curve_bit, [](const ProviderRecord& r) { return r.curve; },
-     [](const ProviderRecord& from, ProviderRecord& to) { to.curve = from.curve; }},
-    {"warning", set_warning_bit,
-     [](const ProviderRecord& r) { return std::to_string(r.warning_s); },
-     [](const ProviderRecord& from, ProviderRecord& to) { to.warning_s = from.warning_s; }},
-    {"share", set_share_bit,
-     [](const ProviderRecord& r) { return r.share.empty() ? "all" : r.share; },
-     [](const ProviderRecord& from, ProviderRecord& to) { to.share = from.share; }},
-    {"market", set_market_bit,
-     [](const ProviderRecord& r) { return std::string(r.on_market ? "on" : "off"); },
-     [](const ProviderRecord& from, ProviderRecord& to) {
-         // else the word holds until the next edge of a frame
-         if (!to.by_hand) to.on_market = from.on_market;
-     }},
-};
-
-// What counts of a kept record: what the owner set; all else is the configuration's.
-ProviderRecord joined(const ProviderRecord& file, ProviderRecord kept) {
-    if (!(kept.set & set_told)) {
-        kept.set = set_told;
-        for (const Setting& s : settings)
-            if (s.text(kept) != s.text(file)) kept.set |= s.bit;
-    }
-    for (const Setting& s : settings)
-        if (!(kept.set & s.bit)) s.copy(file, kept);
-    return kept;
-}
-}  // namespace
-
 Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecord file,
                                   std::optional<ProviderRecord> kept) {
     MUST(valid_node_name(node) && machine.cpus >= 1 && machine.memory_mb >= 1);
     const auto good_frames = [](ProviderRecord& record) -> Result<TimeFrames> {
-        TRY(good_record(record));
+        TRY(check_record(record));
         auto frames = TimeFrames::parse(record.frames);
         if (!frames) return wrap("time frames", frames.error());
         record.frames = frames->text();
@@ -127,18 +40,13 @@ Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecor
                     std::move(frames), std::move(curve), std::move(share));
 }
 
-std::vector<Provider::Override> Provider::overrides() const {
-    std::vector<Override> all;
-    for (const Setting& s : settings) {
-        if (!(record_.set & s.bit) || s.text(record_) == s.text(file_)) continue;
-        if (s.bit == set_market_bit && !frames_.always()) continue;  // the frames say
-        all.push_back({s.name, s.text(record_), s.text(file_)});
-    }
-    return all;
+std::vector<provider::Override> Provider::overrides() const {
+    return provider::overrides(file_, record_, !frames_.always());
 }
 
 ProviderReport Provider::report() const {
     ProviderReport r;
+    const LoadReading& load = load_.now();
     r.node = node_;
     r.on_market = record_.on_market && !leaving_;
     r.reserve = asked();
@@ -147,12 +55,12 @@ ProviderReport Provider::report() const {
     r.cpus = static_cast<int32_t>((now.cpu_milli + 999) / 1'000);
     r.speed = std::max<int64_t>(record_.speed * now.cpu_milli / (r.cpus * int64_t{1'000}), 1);
     r.memory_mb = now.memory_mb;
-    r.free_mb = std::min(load_.free_mb, r.memory_mb);
-    r.load_permille = load_.load_permille;
-    r.wait_permille = load_.wait_permille;
-    r.load_source = load_.source;
-    r.has_memory_pressure = load_.memory_pressure_permille.has_value();
-    r.memory_pressure_permille = load_.memory_pressure_permille.value_or(0);
+    r.free_mb = std::min(load.free_mb, r.memory_mb);
+    r.load_permille = load.load_permille;
+    r.wait_permille = load.wait_permille;
+    r.load_source = load.source;
+    r.has_memory_pressure = load.memory_pressure_permille.has_value();
+    r.memory_pressure_permille = load.memory_pressure_permille.value_or(0);
     r.machine = machine_.machine;
     r.cannot = cannot_.empty() ? resting_ : cannot_;
     r.restriction = machine_.restriction;
@@ -190,8 +98,8 @@ void Provider::turn(bool on, Outputs& out) {
     if (was != on) accepting(out);
 }
 
-// Seconds until its frames begin next, or end. A word of the owner holds until the next edge,
-// whatever they say. 0: not known.
+// Seconds until its frames begin next, or end; 0: not known. A word of the owner holds until the
+// next edge, whatever the frames say.
 int64_t Provider::to_edge(WallTime wall, bool opens) const {
     int32_t second = wall.second_of_week;
     int64_t after = 0;
@@ -216,8 +124,8 @@ bool Provider::warns() const {
     return closes_unix_s_ > 0 && closes_unix_s_ - now_unix_s_ <= record_.warning_s;
 }
 
-// Has a frame begun or ended since the owner spoke? Counted by the clock on the wall, which has
-// gone on by an hour more or less than the time if summer time has come or gone since.
+// True: a frame has begun or ended since the owner spoke. That is counted by the clock on the wall,
+// which has gone on by an hour more or less than the time if summer time has come or gone since.
 bool Provider::edge_since_word(WallTime wall) const {
     int64_t elapsed = wall.unix_s - record_.since_unix_s;
     if (elapsed <= 0 || frames_.always()) return false;
@@ -298,7 +206,7 @@ void Provider::assign(T ProviderRecord::*field, T value, uint32_t bit, bool set,
 
 Status Provider::set_price(Money reserve, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::set_price); });
-    TRY(good_price(reserve));
+    TRY(check_price(reserve));
     record_.price_auto = false;
     record_.floor = {};
     assign(&ProviderRecord::reserve, reserve, set_price_bit, true, out);
@@ -307,22 +215,22 @@ Status Provider::set_price(Money reserve, Outputs& out) {
 
 Status Provider::set_speed(int64_t speed, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::set_speed); });
-    TRY(good_speed(speed));
+    TRY(check_speed(speed));
     assign(&ProviderRecord::speed, speed, set_speed_bit, true, out);
     return {};
 }
 
 Status Provider::set_cpus(int64_t cpus, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::set_cpus); });
-    TRY(in_range("cpus", cpus, 1, machine_.cpus, ", which is what this machine has"));
+    TRY(check_range("cpus", cpus, 1, machine_.cpus, ", which is what this machine has"));
     assign(&ProviderRecord::cpus, static_cast<int32_t>(cpus), set_cpus_bit, true, out);
     return {};
 }
 
 Status Provider::set_memory(int64_t memory_mb, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::set_memory); });
-    TRY(in_range("memory", memory_mb, 1, machine_.memory_mb,
-                 " MB, which is what this machine has"));
+    TRY(check_range("memory", memory_mb, 1, machine_.memory_mb,
+                    " MB, which is what this machine has"));
     assign(&ProviderRecord::memory_mb, memory_mb, set_memory_bit, true, out);
     return {};
 }
@@ -352,26 +260,284 @@ void Provider::set_resting(std::string why, Outputs& out) {
 void Provider::set_load(const LoadReading& load, Nanos now, Outputs& out) {
     const Scene scene(
         *this, &out, [&] { return trace_in(Input::set_load); }, true);
-    constexpr Nanos often = Nanos::from_s(1), seldom = Nanos::from_s(30);
-    constexpr int32_t worth_permille = 50;
-    load_ = load;
-    const bool first = told_at_ == Nanos::never();
-    const Nanos age = first ? seldom : now - told_at_;
-    const bool matters =
-        first || load.source != told_.source ||
-        std::abs(load.load_permille - told_.load_permille) >= worth_permille ||
-        std::abs(load.wait_permille - told_.wait_permille) >= worth_permille ||
-        std::abs(load.memory_pressure_permille.value_or(0) -
-                 told_.memory_pressure_permille.value_or(0)) >= worth_permille ||
-        std::abs(load.free_mb - told_.free_mb) * 1000 >= machine_.memory_mb * worth_permille;
-    const bool differs = first || load.load_permille != told_.load_permille ||
-                         load.wait_permille != told_.wait_permille ||
-                         load.memory_pressure_permille != told_.memory_pressure_permille ||
-                         load.free_mb != told_.free_mb;
-    if (!(matters && age >= often) && !(differs && age >= seldom)) return;
-    told_ = load;
-    told_at_ = now;
-    out.emplace_back(Report{report()});
+    if (load_.set(load, now, machine_.memory_mb)) out.emplace_back(Report{report()});
+}
+
+void Provider::owner_said(uint32_t bit, bool set, Outputs& out) {
+    record_.set = set ? record_.set | bit : record_.set & ~bit;
+    changed(out);
+}
+
+// -------------------------------------------------------------------------------------------------
+// when
+
+// New frames rule from now on, and an earlier word of the owner is over.
+void Provider::new_frames(TimeFrames frames, WallTime wall, Outputs& out) {
+    frames_ = std::move(frames);
+    record_.frames = frames_.text();
+    record_.by_hand = false;
+    record_.since_unix_s = 0;
+    record_.set |= set_frames_bit;
+    see(wall);
+    if (frames_.always()) record_.set |= set_market_bit;  // the word put it on the market
+    turn(frames_.contains(wall.second_of_week), out);
+}
+
+Status Provider::set_frames(std::string_view text, WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_frames); });
+    auto frames = TimeFrames::parse_apart(text);
+    if (!frames) return wrap("frames", frames.error());
+    new_frames(std::move(*frames), wall, out);
+    return {};
+}
+
+Status Provider::add_frame(std::string_view text, WallTime wall, Outputs& out) {
+    const std::string before = frames_.parts().empty() ? "" : frames_.text() + "; ";
+    return set_frames(before + std::string(text), wall, out);
+}
+
+Status Provider::remove_frame(std::string_view which, WallTime wall, Outputs& out) {
+    const auto& parts = frames_.parts();
+    const auto number = whole_number<size_t>(which);
+    const auto it = number && *number >= 1 && *number <= parts.size()
+                        ? parts.begin() + static_cast<ptrdiff_t>(*number - 1)
+                        : std::find(parts.begin(), parts.end(), which);
+    if (it == parts.end())
+        return fail("frames: there is no frame '" + std::string(which) + "'; it has " +
+                    (parts.empty() ? "none" : frames_.text()));
+    if (parts.size() == 1)
+        return fail("frames: '" + *it +
+                    "' is the only one; write pvdctl set frames always, or "
+                    "pvdctl market off");
+    std::string rest;
+    for (auto p = parts.begin(); p != parts.end(); ++p)
+        if (p != it) rest += (rest.empty() ? "" : "; ") + *p;
+    return set_frames(rest, wall, out);
+}
+
+Status Provider::set_zone(std::string_view zone, WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_zone); });
+    record_.zone = zone;
+    record_.set |= set_zone_bit;
+    record_.since_second = -1;
+    see(wall);
+    if (frames_.always() || record_.by_hand)
+        changed(out);
+    else
+        turn(frames_.contains(wall.second_of_week), out);
+    return {};
+}
+
+Status Provider::set_warning(int64_t seconds, WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_warning); });
+    constexpr int64_t longest = 86'400;
+    if (seconds < 0 || seconds > longest)
+        return fail("warning " + std::to_string(seconds) + " is not from 0 to " +
+                    std::to_string(longest) + " seconds");
+    record_.warning_s = seconds;
+    see(wall);
+    owner_said(set_warning_bit, true, out);
+    return {};
+}
+
+// -------------------------------------------------------------------------------------------------
+// for how much
+
+Money Provider::asked_at(int32_t second_of_week) const {
+    const PriceCurve::Rule* rule = curve_.at(second_of_week);
+    if (!record_.price_auto) return rule ? rule->price : record_.reserve;
+    return std::max({record_.floor, record_.learned, rule ? rule->price : Money{}});
+}
+
+Status Provider::set_curve(std::string_view text, WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_curve); });
+    TRY_ASSIGN(curve_, PriceCurve::parse(text));
+    record_.curve = curve_.text();
+    see(wall);
+    owner_said(set_curve_bit, true, out);
+    return {};
+}
+
+Status Provider::set_auto(Money floor, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_auto); });
+    if (floor < Money{} || floor > money_max)
+        return fail("floor " + format_money(floor) + " is not from 0 to " +
+                    format_money(money_max));
+    record_.price_auto = true;
+    record_.floor = floor;
+    owner_said(set_price_bit, true, out);
+    return {};
+}
+
+void Provider::learned(Money price, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::learned); });
+    const Money within = std::clamp(price, Money{}, money_max);
+    if (within == record_.learned) return;
+    const Money before = asked();
+    record_.learned = within;
+    out.emplace_back(Persist{record_});
+    if (asked() != before) out.emplace_back(Report{report()});
+}
+
+// -------------------------------------------------------------------------------------------------
+// how much of the machine
+
+MachineSize Provider::lent() const {
+    return share_.of({machine_.cpus * int64_t{1'000}, machine_.memory_mb},
+                     {record_.cpus * int64_t{1'000}, record_.memory_mb}, second_, here_);
+}
+
+std::string Provider::lent_by() const { return share_.holds(second_, here_); }
+
+Status Provider::set_share(std::string_view text, WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_share); });
+    TRY_ASSIGN(OwnerShare share, OwnerShare::parse(text == "all" ? "" : text));
+    TRY(share.fits({machine_.cpus * int64_t{1'000}, machine_.memory_mb}));
+    share_ = std::move(share);
+    record_.share = share_.text();
+    see(wall);
+    owner_said(set_share_bit, true, out);
+    return {};
+}
+
+void Provider::set_here(bool here, Outputs& out) {
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::set_here, here ? "he is" : "he is not"); }, true);
+    const MachineSize before = lent();
+    here_ = here;
+    if (!(lent() == before)) out.emplace_back(Report{report()});
+}
+
+// -------------------------------------------------------------------------------------------------
+// for him
+
+void Provider::explain(JsonWriter& j) const {
+    const PriceCurve::Rule* rule = curve_.at(second_);
+    const bool set = record_.set & set_price_bit;
+    std::string why;
+    if (record_.price_auto) {
+        why = asked() == record_.learned ? "learned from the market's prices"
+              : rule && asked() == rule->price
+                  ? "the price curve, '" + rule->frames.text() + "': what is learned is less"
+                  : "your floor: what is learned is less";
+    } else if (rule) {
+        why = "the price curve, '" + rule->frames.text() + "'";
+    } else {
+        why = set ? "pvdctl set price" : "the configuration";
+    }
+    j.field("price", asked()).field("price_why", why).field("price_auto", record_.price_auto);
+    if (record_.price_auto) j.field("floor", record_.floor).field("learned", record_.learned);
+    const bool held = record_.set & set_market_bit;
+    const bool by_frames = !frames_.always() && !record_.by_hand;
+    j.field("on_market", record_.on_market && !leaving_)
+        .field("market_why", leaving_    ? cannot_
+                             : by_frames ? "the frames " + frames_.text()
+                             : held ? record_.on_market ? "pvdctl market on" : "pvdctl market off"
+                                    : "the configuration");
+    const MachineSize now = lent();
+    const bool all = now == MachineSize{record_.cpus * int64_t{1'000}, record_.memory_mb};
+    j.field("lent_cpus", static_cast<double>(now.cpu_milli) / 1'000)
+        .field("lent_memory_mb", now.memory_mb)
+        .field("lent_why", all ? "all that is offered" : "the share '" + lent_by() + "'");
+    if (!cannot_.empty() || !resting_.empty())
+        j.field("takes_none_why", cannot_.empty() ? resting_ : cannot_);
+    if (!record_.on_market && opens_unix_s_ > 0) j.field("opens_unix_s", opens_unix_s_);
+    if (record_.on_market && closes_unix_s_ > 0) j.field("closes_unix_s", closes_unix_s_);
+}
+
+// -------------------------------------------------------------------------------------------------
+// for whom
+
+Status Provider::ban(std::string_view whom, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::ban, std::string(whom)); });
+    TRY_ASSIGN(const std::string entry, OwnerBans::entry(whom));
+    auto& bans = record_.bans;
+    const auto at = std::lower_bound(bans.begin(), bans.end(), entry);
+    if (at != bans.end() && *at == entry) return {};
+    if (bans.size() >= OwnerBans::entries_max)
+        return fail("ban: there are " + std::to_string(bans.size()) +
+                    " already; pvdctl allow takes one away");
+    bans.insert(at, entry);
+    out.emplace_back(Persist{record_});
+    return {};
+}
+
+Status Provider::allow(std::string_view whom, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::allow, std::string(whom)); });
+    TRY_ASSIGN(const std::string entry, OwnerBans::entry(whom));
+    if (std::erase(record_.bans, entry) == 0)
+        return fail("allow: '" + std::string(whom) + "' is not banned here");
+    out.emplace_back(Persist{record_});
+    return {};
+}
+
+// -------------------------------------------------------------------------------------------------
+
+Status Provider::unset(std::string_view name, WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::unset, std::string(name)); });
+    if (name == "price") {
+        record_.price_auto = file_.price_auto;
+        record_.floor = file_.floor;
+        assign(&ProviderRecord::reserve, file_.reserve, set_price_bit, false, out);
+    } else if (name == "speed") {
+        assign(&ProviderRecord::speed, file_.speed, set_speed_bit, false, out);
+    } else if (name == "cpus") {
+        assign(&ProviderRecord::cpus, file_.cpus, set_cpus_bit, false, out);
+    } else if (name == "memory") {
+        assign(&ProviderRecord::memory_mb, file_.memory_mb, set_memory_bit, false, out);
+    } else if (name == "warning") {
+        assign(&ProviderRecord::warning_s, file_.warning_s, set_warning_bit, false, out);
+    } else if (name == "curve") {
+        TRY_ASSIGN(curve_, PriceCurve::parse(file_.curve));
+        assign(&ProviderRecord::curve, file_.curve, set_curve_bit, false, out);
+    } else if (name == "share") {
+        TRY_ASSIGN(share_, OwnerShare::parse(file_.share));
+        see(wall);
+        assign(&ProviderRecord::share, file_.share, set_share_bit, false, out);
+    } else if (name == "zone") {
+        TRY(set_zone(file_.zone, wall, out));
+        owner_said(set_zone_bit, false, out);
+    } else if (name == "frames" || name == "market") {
+        if (name == "frames") {
+            TRY_ASSIGN(frames_, TimeFrames::parse(file_.frames));
+            record_.frames = file_.frames;
+            record_.set &= ~set_frames_bit;
+        }
+        record_.set &= ~set_market_bit;
+        record_.by_hand = false;
+        record_.since_unix_s = 0;
+        see(wall);
+        turn(frames_.always() ? file_.on_market : frames_.contains(wall.second_of_week), out);
+    } else {
+        return fail("'" + std::string(name) +
+                    "' cannot be unset: price, speed, cpus, memory, frames, zone, curve, warning, "
+                    "share or market");
+    }
+    return {};
+}
+
+// -------------------------------------------------------------------------------------------------
+// trace
+
+TraceLine Provider::trace_in(Input input, std::string why) const {
+    return {"provider", TraceKind::input, to_string(input), {}, {}, node_, {}, std::move(why)};
+}
+
+TraceLine Provider::trace_of(const Output& output) const {
+    TraceLine line{"provider", TraceKind::output, to_string(output), {}, {}, node_, {}, {}};
+    if (const auto* r = std::get_if<Report>(&output)) line.why = r->report.cannot;
+    if (const auto* a = std::get_if<Accepting>(&output)) {
+        line.step = a->accepting ? "accept" : "leave";
+        line.why = a->why;
+    }
+    return line;
+}
+
+void Provider::trace_state(const JobId&, Epoch) {
+    const std::string step = !cannot_.empty()    ? "cannot"
+                             : record_.on_market ? "on_market"
+                                                 : "off_market";
+    tracer_.tell_state("", {"provider", TraceKind::state, step, {}, {}, node_, {}, cannot_});
 }
 
 }  // namespace souk

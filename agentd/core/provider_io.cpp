@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Provider: what it tells of each step (kernel/base/trace.hpp).
+#include "agentd/core/provider_io.hpp"
+
 #include <iterator>
 
-#include "agentd/core/provider.hpp"
 #include "kernel/base/check.hpp"
 
-namespace souk {
-
-using namespace provider;
-
-namespace provider {
+namespace souk::provider {
 
 const char* to_string(Input input) {
     switch (input) {
@@ -46,27 +42,4 @@ const char* to_string(const Output& output) {
     return names[output.index()];
 }
 
-}  // namespace provider
-
-TraceLine Provider::trace_in(Input input, std::string why) const {
-    return {"provider", TraceKind::input, to_string(input), {}, {}, node_, {}, std::move(why)};
-}
-
-TraceLine Provider::trace_of(const Output& output) const {
-    TraceLine line{"provider", TraceKind::output, to_string(output), {}, {}, node_, {}, {}};
-    if (const auto* r = std::get_if<Report>(&output)) line.why = r->report.cannot;
-    if (const auto* a = std::get_if<Accepting>(&output)) {
-        line.step = a->accepting ? "accept" : "leave";
-        line.why = a->why;
-    }
-    return line;
-}
-
-void Provider::trace_state(const JobId&, Epoch) {
-    const std::string step = !cannot_.empty()    ? "cannot"
-                             : record_.on_market ? "on_market"
-                                                 : "off_market";
-    tracer_.tell_state("", {"provider", TraceKind::state, step, {}, {}, node_, {}, cannot_});
-}
-
-}  // namespace souk
+}  // namespace souk::provider
