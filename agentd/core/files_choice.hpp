@@ -42,8 +42,8 @@ inline bool may_lie_over(std::string_view path) {
     return true;
 }
 
-// Of a node, what it says of itself; an older one would show the job its home's directory, or take
-// no snapshots of it, and say nothing.
+// Flags by which a node says what it knows. A node without them would show the job its home's
+// directory, or take no snapshots of it, and not say so.
 inline constexpr uint32_t knows_local_paths = 1, knows_files_snapshot = 2, knows_own_tmp = 4;
 
 // Why such a node cannot have the job; nothing: it can.
@@ -65,7 +65,7 @@ inline Trouble not_known(const JobSpec& spec, uint32_t knows) {
     return {};
 }
 
-// What lies over the tree of a job with its home's files, by where it lies.
+// The directories that lie over the tree of a job with its home's files.
 inline std::vector<std::string> laid_over(const JobSpec& spec) {
     std::vector<std::string> all;
     if (spec.files != FilesMode::home) return all;

@@ -13,7 +13,7 @@ namespace souk {
 
 class FilesMeter {
   public:
-    // Of so long each measure is at least; a quarter of each goes into the mean.
+    // The least span of a measure. A quarter of each measure goes into the mean.
     static constexpr Nanos window = Nanos::from_s(10);
 
     // From now on its files are read over the network; `use` has the counts. Nothing happens if

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MemoryWish: which guests that stand in memory for the owner of this node are to leave it, since
-// he wants that memory. They stand for as long as he does not: they go on within milliseconds
-// where they are. He wants it when less of the machine's memory is free than he says, or when
-// programs stand still for want of it while guests do not run.
+// MemoryWish: which guests that stand in memory for the owner of this node are to leave, because he
+// wants that memory. While he does not want it they stand, and can go on within milliseconds. He
+// wants it when less of the machine's memory is free than he says, or when programs stand still for
+// want of memory while guests do not run.
 //
-// Pure: what the machine says and who stands come in, who is to leave goes out. Only as many as
-// are needed: the memory of who is on his way already counts as free. Of those who have enough the
-// smallest one, as it is gone soonest; where nobody has, the largest first.
+// Pure: the machine's figures and the standing guests come in, the guests that are to leave go out.
+// Only as many leave as are needed: the memory of a guest on its way counts as free. The smallest
+// guest that has enough leaves, because it is gone soonest; if none has enough, the largest first.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace souk {
 
 struct MemoryWish {
-    // Of ten seconds, as thousandths: that is felt by who works there.
+    // Thousandths of ten seconds. A user of the machine feels more than that.
     static constexpr int32_t stalls_max_permille = 100;
 
     int64_t free_mb = 0;          // of the machine, what programs could have
@@ -26,7 +26,7 @@ struct MemoryWish {
 
     struct Standing {
         GuestKey key;
-        int64_t memory_mb = 0;  // that it holds
+        int64_t memory_mb = 0;  // the guest holds so much
         bool leaves = false;    // it is on its way, or has been told to leave
     };
     // How much memory guests are to give up.

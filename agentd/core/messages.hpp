@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a job's home node and the node that hosts it tell each other, as plain values. A command
+// The messages between a job's home node and the node that hosts it, as plain values. A command
 // names the job's epoch: a guest acts only for the epoch that it was given, so an order that comes
 // late or twice changes nothing. Events state the whole of one (job, epoch) and may be repeated.
 #pragma once
@@ -21,7 +21,7 @@ namespace souk {
 
 inline constexpr size_t local_paths_max = 16;  // of a job; souk-init has room for them and /tmp
 
-// What to run, and how it is to be treated. Every room that keeps or sends a job holds this one.
+// A program, and how it is to be treated. Every room that keeps or sends a job holds this one.
 struct JobSpec {
     LaunchSpec launch;
     MovePolicy move = MovePolicy::automatic;
@@ -40,16 +40,16 @@ struct JobSpec {
     // srun --files=auto, settled by its home (files_choice.hpp). home: a node that has the same
     // file systems shows its own; local: a node that has not refuses the job
     bool files_auto = false;
-    // Of files_auto, set where a command leaves (Agent): the file systems of the home
+    // files_auto: the file systems of the home, which Agent sets when a command leaves
     // (kernel/sys/store/same_files.hpp)
     std::string file_systems;
     // Directories of the node that lie over the home's, with files = home (srun --local-path)
     std::vector<std::string> local_paths;
     FilesTmp tmp = FilesTmp::home;  // srun --tmp, settled by its home
-    // Of files = home: with each checkpoint goes a snapshot of its working directory, to which the
-    // job goes back, too (srun --files-snapshot)
+    // files = home: each checkpoint has a snapshot of the working directory, to which the job goes
+    // back, too (srun --files-snapshot)
     bool files_snapshot = false;
-    // Of a component: it is started, and runs no byte of its program before its home releases it.
+    // A component is started, and runs no byte of its program before its home releases it.
     bool hold = false;
     // A cancel asks it to end (SIGTERM), and ends it when so much time has passed. 0: as its home's
     // node is configured, until it is submitted; then: at once.
@@ -57,7 +57,7 @@ struct JobSpec {
     bool operator==(const JobSpec&) const = default;
 };
 
-// What becomes of a gang that lacks this component (home_gangs.hpp).
+// Says what becomes of a gang that lacks this component (home_gangs.hpp).
 enum class ComponentClass : uint8_t {
     required,     // it does not run without it
     interactive,  // it waits for it as well, until that has failed to start several times
@@ -65,8 +65,8 @@ enum class ComponentClass : uint8_t {
 };
 const char* to_string(ComponentClass c);
 
-// What a job waits for before the market may place it, and of which array it is. Numbers are those
-// of jobs of the same home; 0: none.
+// The job that a job waits for before the market may place it, and the array to which it belongs.
+// Numbers are those of jobs of the same home; 0: none.
 struct JobTies {
     uint64_t after = 0;
     bool after_ok = false;  // and that one must have exited with 0
@@ -74,9 +74,9 @@ struct JobTies {
     bool first = false;     // it is that
     uint32_t index = 0;     // in it
     uint32_t at_once = 0;   // jobs of the array that may run at once; 0: any number
-    // Of a component of a gang (home_gangs.hpp): the gang's first one, how many it has, and which
-    // of them this is. `whole`: all of them have come. `tries`: starts that failed, of the first
-    // those of all required ones.
+    // A component of a gang (home_gangs.hpp): the gang's first one, how many it has, and the number
+    // of this one. `whole`: all of them have come. `tries`: starts that failed; in the first
+    // component, the failed starts of all required ones.
     uint64_t gang = 0;
     uint32_t components = 0;  // 0: it is of no gang
     uint32_t component = 0;
@@ -119,7 +119,7 @@ enum class GuestVerb : uint8_t {
 };
 const char* to_string(GuestVerb verb);
 
-// Of several jobs that are dumped at one cut (home_cuts.hpp): what this one is dumped for.
+// Several jobs are dumped at one cut (gang_freeze.hpp): the purpose of that dump.
 enum class Cut : uint8_t { none, freeze, checkpoint };
 
 // Home to guest.
@@ -142,7 +142,7 @@ struct GuestCommand {
     // Set where a command leaves (Agent), both ends of a transfer get the same key in hexadecimal
     // digits. prepare, keep: of this epoch; ship, checkpoint: of new_epoch.
     std::string image_key;
-    // Likewise: with what images of this epoch are encrypted on a disk; empty: they are not.
+    // The secret with which images of this epoch are encrypted on a disk; empty: they are not.
     std::string disk_secret;
     // prepare_dump: CRIU is to be ready for that dump. freeze, checkpoint: what is dumped stands
     // then (`shipped`, held_for) until its home says commit, checkpoint (without this) or resume.
@@ -153,7 +153,7 @@ struct GuestCommand {
     bool operator==(const GuestCommand&) const = default;
 };
 
-// Where one (job, epoch) stands on the node that hosts it.
+// The state of one (job, epoch) on the node that hosts it.
 enum class GuestState : uint8_t {
     unknown = 1,  // no such (job, epoch) here: the command never arrived, or it was dropped
     starting,
@@ -239,7 +239,7 @@ struct Heartbeat {
     bool operator==(const Heartbeat&) const = default;
 };
 
-// What whoever is attached to a job, and the log, is told of it.
+// The news of a job, for its users who are attached to it and for the log.
 enum class TellWhat : uint8_t {
     started,
     frozen,

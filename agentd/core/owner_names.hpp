@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who owns a node besides root, as its configuration names them.
+// The users who own a node besides root, as its configuration names them.
 #pragma once
 
 #include <string>

@@ -50,7 +50,7 @@ class OwnerReturns {
   public:
     static constexpr size_t kept_max = 1'000;
 
-    // What guests hold right now.
+    // The resources that guests hold right now.
     struct Guests {
         uint32_t running = 0;    // that use CPUs: neither stand, nor are held by their dump
         uint32_t in_memory = 0;  // with those that stand
@@ -64,14 +64,14 @@ class OwnerReturns {
         std::string share = {};
         bool within_share = false;
     };
-    // What is to be written down, and what is to be forgotten.
+    // The returns that are to be written down, and those that are to be forgotten.
     struct News {
         std::optional<OwnerReturn> kept;
         std::vector<uint64_t> forgotten;
     };
 
     void configured(const OwnerPromise& promise) { promise_ = promise; }
-    // Of the daemon before, in order; the last may not have ended, and ends as it is.
+    // Takes the returns of the daemon before, in order. The last may be open, and ends as it is.
     void load(OwnerReturn before);
 
     News began(Nanos now, Nanos unix_time, std::string cause, std::string why, const Guests& g);

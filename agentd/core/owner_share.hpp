@@ -41,7 +41,7 @@ class OwnerShare {
     struct Rule {
         bool here = false;  // while he is here; else `frames`
         TimeFrames frames;
-        // Of the machine, in thousandths of a percent, or as it was said. None: not named.
+        // A share of the machine in thousandths of a percent, or a size. None: it is not named.
         std::optional<int64_t> cpu_part, cpu_milli, memory_part, memory_mb;
         std::string text;  // of the whole rule
     };
@@ -57,7 +57,7 @@ class OwnerShare {
     const std::vector<Rule>& rules() const { return rules_; }
     // There is a rule for while he is here.
     bool when_here() const;
-    // What guests get, of what is offered.
+    // The part of the offer that guests get.
     MachineSize of(const MachineSize& machine, const MachineSize& offered, int32_t second_of_week,
                    bool here) const;
     // The rules that hold, as text; empty: none.

@@ -17,7 +17,7 @@
 namespace souk {
 
 struct OwnerUsePolicy {
-    // What his return does to guests at most.
+    // The most that his return does to guests.
     enum class Return : uint8_t { nothing, lower, stop, leave } on_return = Return::nothing;
     Nanos away = Nanos::from_s(300);
     Nanos leave = Nanos::from_s(60);

@@ -31,7 +31,7 @@ const char* to_string(StoryStep::What what) {
 
 namespace {
 
-// Of two in a row the second alone is told, with how many there were.
+// If two such steps come in a row, only the second is told, with how many there were.
 bool takes_place_of(const StoryStep& step, const StoryStep& last) {
     using What = StoryStep::What;
     if (step.what != last.what) return false;

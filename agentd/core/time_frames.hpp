@@ -30,7 +30,7 @@ class TimeFrames {
     TimeFrames() = default;  // always
     // Errors: one line, naming the part that is wrong.
     static Result<TimeFrames> parse(std::string_view text);
-    // Likewise; and the frames neither overlap nor end when they begin. Errors name both.
+    // The same, and the frames neither overlap nor end when they begin. Errors name both.
     static Result<TimeFrames> parse_apart(std::string_view text);
 
     // As it was given, blanks tidied: parse(text()) gives the same frames.

@@ -14,7 +14,7 @@
 
 namespace souk {
 
-// Of one (job, epoch), as kept on disk.
+// The use of one (job, epoch), as it is kept on disk.
 struct GuestUse {
     GuestKey key;
     Nanos run;                     // until `since`
@@ -33,14 +33,14 @@ class UseMeter {
     explicit UseMeter(uint64_t boot) : boot_(boot) {}
     void load(GuestUse use, Nanos now);
 
-    // What a guest is now. What is to be kept of it then; nothing: as before.
+    // Takes the state of a guest now. Returns the record to keep; nothing: it is as before.
     std::optional<GuestUse> saw(const GuestKey& key, GuestState state, Nanos now);
-    // What runs, as it is to be kept from time to time: after a reboot that is all that is known.
+    // The guests that run, to be kept from time to time: after a reboot no more is known.
     std::vector<GuestUse> running(Nanos now) const;
     // Forgets what ended long ago; their keys.
     std::vector<GuestKey> forget(Nanos now);
 
-    // What the market hears: of all, or of what runs or has ended since the last time.
+    // The report for the market: of all guests, or of those that run or have ended since the last.
     // `cpu`: the CPU time that a guest has used, 0 if that is not known.
     UseReport report(bool all, Nanos now, const std::function<Nanos(const GuestKey&)>& cpu);
     bool has_news() const { return news_; }

@@ -26,7 +26,7 @@
 
 namespace souk {
 
-// Who a job's user is, by its home. `realm` empty: the market's own.
+// A job's user, as its home knows him. `realm` empty: the market's own.
 struct Principal {
     std::string realm, user;
     uint32_t uid = 0, gid = 0;
@@ -53,9 +53,9 @@ class UserMap {
     Result<RunsAs> begins(const Principal& who, const Accounts& accounts) const;
     // As whom it comes here from where it ran until now: as the same, or not at all.
     Result<RunsAs> comes(const Principal& who, const RunsAs& was, const Accounts& accounts) const;
-    // Of a job of this node's own user, who is `own` here, that comes back.
+    // A job comes back whose user belongs to this node and is `own` here.
     static Result<RunsAs> returns(const RunsAs& own, const RunsAs& was);
-    // Of the groups that a user of this node has, those that a job of his may be in.
+    // Picks those groups of a user of this node that a job of his may be in.
     std::vector<uint32_t> within(const std::vector<uint32_t>& groups,
                                  const Accounts& accounts) const;
 
