@@ -23,11 +23,6 @@ Agent::Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& 
 
 Agent::~Agent() = default;
 
-WallTime Agent::wall_in(const std::string& zone) {
-    const int64_t now = ::time(nullptr);
-    return {now, second_of_week(zone, now)};
-}
-
 // -------------------------------------------------------------------------------------------------
 // steps
 
@@ -37,12 +32,6 @@ void Agent::home_step(const std::function<void(Home&, home::Outputs&)>& step) {
     step(home_, out);
     for (home::Output& o : out) apply(o);
     tick_home();
-}
-
-void Agent::provider_step(const std::function<void(Provider&, provider::Outputs&)>& step) {
-    provider::Outputs out;
-    step(*provider_, out);
-    for (provider::Output& o : out) apply(o);
 }
 
 // The machine says when it wants to be called next; each step may change that.
@@ -89,14 +78,6 @@ void Agent::apply(home::Output& output) {
     if (auto* b = std::get_if<home::GoneBack>(&output))
         return after_commit([this, id = b->id] { gone_back(id); });
     tell(std::get<home::Tell>(output));
-}
-
-void Agent::apply(provider::Output& output) {
-    if (auto* p = std::get_if<provider::Persist>(&output))
-        return state_->put("provider", "record", wire::pack(p->record), Durable::now);
-    if (auto* r = std::get_if<provider::Report>(&output)) return market_->send(r->report);
-    const auto& a = std::get<provider::Accepting>(output);
-    guests_->step([&](Guest& g, guest::Outputs& out) { g.set_accepting(a.accepting, a.why, out); });
 }
 
 }  // namespace souk

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "agentd/core/home.hpp"
-#include "agentd/core/provider.hpp"
 #include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
 #include "agentd/daemon/guest_host.hpp"
@@ -30,8 +29,9 @@
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/node_share.hpp"
 #include "agentd/daemon/output_files.hpp"
+#include "agentd/daemon/owner_offer.hpp"
 #include "agentd/daemon/peers.hpp"
-#include "agentd/daemon/prices_seen.hpp"
+#include "agentd/daemon/price_learning.hpp"
 #include "agentd/daemon/terminals.hpp"
 #include "agentd/daemon/ticket_desk.hpp"
 #include "agentd/daemon/tool_session.hpp"
@@ -44,11 +44,10 @@
 #include "kernel/sys/host/status_file.hpp"
 #include "kernel/sys/net/metrics_page.hpp"
 #include "kernel/sys/net/user_share.hpp"
-#include "market/core/reserve_learner.hpp"
 
 namespace souk {
 
-class Agent final : private ToolHost, private OwnHome {
+class Agent final : private ToolHost, private OwnHome, private OfferListener {
   public:
     // `root` outlives it.
     Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& root);
@@ -64,22 +63,15 @@ class Agent final : private ToolHost, private OwnHome {
   private:
     // agent.cpp: machines and their outputs
     void home_step(const std::function<void(Home&, home::Outputs&)>& step);
-    void provider_step(const std::function<void(Provider&, provider::Outputs&)>& step);
     void apply(home::Output& output);
-    void apply(provider::Output& output);
     void after_commit(std::function<void()> fn);
     void tick_home();
-    static WallTime wall_in(const std::string& zone);
-    WallTime wall_now() const { return wall_in(provider_->record().zone); }
 
     // agent_start.cpp
     Status open_directories();
     StartFiles start_files();
     Status open_share();
     Status adopt_users();
-    Status open_provider();
-    Hardware hardware(const Config& config) const;
-    ProviderRecord offered(const Config& config) const;
     void learn_address(const std::string& seen_at);
     Status listen();
 
@@ -150,9 +142,8 @@ class Agent final : private ToolHost, private OwnHome {
     void tick_use();
 
     // agent_owner.cpp: what the owner wants of this node
-    void arm_provider();
+    void offer_ticked() override { rank_guests(); }
     Status apply_bounds();
-    MachineSize machine_size() const;
     void write_guests(JsonWriter& j) const;
     // When no guest, or none of that job, runs here any more, or after a bound.
     void when_guests_left(const std::string& job, std::function<void()> done) override;
@@ -168,12 +159,6 @@ class Agent final : private ToolHost, private OwnHome {
     // Guests that his rules do not take: at the start, and after a new rule.
     void evict_banned();
     std::string rules_json(const std::string& verb) const;
-    // agent_owner_learn.cpp: `set price auto`
-    Status load_asked();
-    void learn_soon();
-    void ask_prices(const std::string& after);
-    void learned();
-    void write_learned(JsonWriter& j) const;
     // agent_owner_shutdown.cpp: guests leave before the machine is switched off
     void watch_shutdown();
     void shutdown_told(bool begins);
@@ -255,7 +240,6 @@ class Agent final : private ToolHost, private OwnHome {
     std::unique_ptr<TicketDesk> tickets_;                // likewise
     std::string image_secret_;                           // of which the keys of transfers are made
     Home home_;
-    std::unique_ptr<Provider> provider_;
     std::unique_ptr<Peers> peers_;
     std::unique_ptr<MarketLink> market_;
     std::unique_ptr<Terminals> terminals_;
@@ -281,17 +265,12 @@ class Agent final : private ToolHost, private OwnHome {
     OwnerReturn told_missed_;  // of which the market has been told what was missed
     bool paused_ = false;      // by hand
     LeaveWaits leave_waits_{loop_};
-    // What is learned from: rows of the market's prices, and what this node itself asked, by hour.
-    std::vector<PriceSeen> prices_seen_;
-    std::map<int64_t, Money> asked_;
-    market::ReserveLearner::Best learned_best_;
-    size_t learned_hours_ = 0;
-    std::string learn_trouble_;
-    Timer learn_timer_;
     std::unique_ptr<ShutdownDelay> shutdown_;  // null: nobody tells of one
     Timer shutdown_timer_;
     bool shutting_down_ = false;
     std::unique_ptr<GuestHost> guests_;
+    std::unique_ptr<OwnerOffer> offer_;
+    std::unique_ptr<PriceLearning> learning_;
     std::unique_ptr<MetricsPage> metrics_page_;
     std::unique_ptr<StatusFile> status_file_;
     uint64_t load_ticks_ = 0;
@@ -299,13 +278,12 @@ class Agent final : private ToolHost, private OwnHome {
     Watch tools_watch_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, provider_timer_, load_timer_, outage_timer_, certificate_timer_, use_timer_;
+    Timer home_timer_, load_timer_, outage_timer_, certificate_timer_, use_timer_;
     bool use_due_ = false;
     Nanos asked_anew_{INT64_MIN / 2};  // for a certificate of a new authority
     UserShare tools_share_{tool_bounds(config_)};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
-    ProviderNote provider_note_;
     std::function<void()> on_ready_;
     bool outage_told_ = false;  // to those whose jobs wait
 };

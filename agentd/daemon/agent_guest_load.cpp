@@ -48,7 +48,7 @@ Result<std::string> Agent::guest_load_json(const JobId& id) const {
     const std::string no_bpf = load_.why_not_bpf(), no_network = load_.why_no_network();
     JsonWriter j;
     j.begin_object().field("id", id.text()).field("node", config_.node).field("epoch", epoch.n);
-    j.field("source", provider_->load().source);
+    j.field("source", offer_->provider().load().source);
     if (!no_bpf.empty()) j.field("trouble", no_bpf);
     if (!no_network.empty()) j.field("network_trouble", no_network);
     j.field("run_s", seconds_of(load->run)).field("wait_s", seconds_of(load->wait));

@@ -192,7 +192,7 @@ void Agent::from_market(const FromMarket& message) {
         return home_step(
             [&](Home& h, home::Outputs& out) { h.node_lost(lost->node, Loop::now(), out); });
     }
-    if (const auto* note = std::get_if<ProviderNote>(&message)) provider_note_ = *note;
+    if (const auto* note = std::get_if<ProviderNote>(&message)) offer_->noted(*note);
 }
 
 // Its files first.

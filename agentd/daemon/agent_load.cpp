@@ -28,8 +28,8 @@ std::optional<int64_t> bytes_free(const std::string& directory) {
 }  // namespace
 
 void Agent::tick_load() {
-    LoadReading reading = load_.read(provider_->record().cpus);
-    provider_step(
+    LoadReading reading = load_.read(offer_->provider().record().cpus);
+    offer_->step(
         [&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
     const auto disk = bytes_free(config_.state + "/images");
     home_step([&](Home& h, home::Outputs&) {

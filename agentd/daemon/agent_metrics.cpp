@@ -23,7 +23,7 @@ Status Agent::open_metrics() {
 std::vector<Metric> Agent::metrics() const {
     constexpr double megabyte = 1 << 20;
     const auto units = [](Money m) { return static_cast<double>(m.micro) / 1e6; };
-    const ProviderReport r = provider_->report();
+    const ProviderReport r = offer_->provider().report();
     std::map<std::string, double> phases;
     for (int p = static_cast<int>(JobPhase::waiting); p < static_cast<int>(JobPhase::finished); ++p)
         phases[to_string(static_cast<JobPhase>(p))] = 0;
@@ -47,10 +47,10 @@ std::vector<Metric> Agent::metrics() const {
         gauge("souk_node_reserve_units", "The least per CPU-hour that its owner takes.",
               units(r.reserve)),
         gauge("souk_node_current_price_units", "What its guests pay per CPU-hour.",
-              units(provider_note_.current_price)),
+              units(offer_->note().current_price)),
         gauge("souk_node_next_price_units", "The bid per CPU-hour that gets a place here.",
-              units(provider_note_.next_price)),
-        gauge("souk_node_earned_units", "What it has earned.", units(provider_note_.earned)),
+              units(offer_->note().next_price)),
+        gauge("souk_node_earned_units", "What it has earned.", units(offer_->note().earned)),
         gauge("souk_node_cpus", "CPUs that it offers.", r.cpus),
         gauge("souk_node_speed", "Its speed; 100 is a standard machine.",
               static_cast<double>(r.speed)),
@@ -73,7 +73,7 @@ std::vector<Metric> Agent::metrics() const {
 }
 
 std::vector<StatusLine> Agent::status_lines() const {
-    const ProviderReport r = provider_->report();
+    const ProviderReport r = offer_->provider().report();
     size_t waiting = 0, frozen = 0, unfinished = 0;
     for (const auto& [seq, job] : home_.jobs()) {
         unfinished += job.phase != JobPhase::finished;
@@ -92,9 +92,9 @@ std::vector<StatusLine> Agent::status_lines() const {
             {"home_jobs_waiting", waiting},
             {"home_jobs_frozen", frozen},
             {"reserve", format_money(r.reserve)},
-            {"current_price", format_money(provider_note_.current_price)},
-            {"next_price", format_money(provider_note_.next_price)},
-            {"earned", format_money(provider_note_.earned)},
+            {"current_price", format_money(offer_->note().current_price)},
+            {"next_price", format_money(offer_->note().next_price)},
+            {"earned", format_money(offer_->note().earned)},
             {"speed", r.speed},
             {"cpus", r.cpus},
             {"memory_mb", r.memory_mb},

@@ -14,28 +14,9 @@ constexpr Nanos leave_wait_max = Nanos::from_s(25), leave_wait_more = Nanos::fro
 
 }  // namespace
 
-// When the machine wants to be called next follows from the frames and the clock; what the owner
-// says may change it.
-void Agent::arm_provider() {
-    const int64_t seconds = provider_->next_call(wall_now());
-    const Nanos at = seconds > 0 ? Loop::now() + Nanos::from_s(seconds) : Nanos::never();
-    provider_timer_.cancel();
-    if (at == Nanos::never()) return;
-    provider_timer_ = loop_.at(at, [this] {
-        provider_step([this](Provider& p, provider::Outputs& out) { p.tick(wall_now(), out); });
-        rank_guests();  // the share may be another
-        arm_provider();
-    });
-}
-
-MachineSize Agent::machine_size() const {
-    const Hardware& m = provider_->machine();
-    return {m.cpus * int64_t{1'000}, m.memory_mb};
-}
-
 Status Agent::apply_bounds() {
     if (!share_) return {};
-    return share_->bound(provider_->lent(), machine_size(),
+    return share_->bound(offer_->provider().lent(), offer_->machine_size(),
                          [this](bool on) { guests_->node_bound(on); });
 }
 

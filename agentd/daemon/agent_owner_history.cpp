@@ -77,11 +77,11 @@ OwnerReturns::Guests Agent::guests_now() const {
     now.who = std::move(here.who);
     now.lowered = rung_ != OwnerUse::Rung::none && rank_trouble_.empty();
     now.trouble = rank_trouble_;
-    if (rung_ != OwnerUse::Rung::none && provider_->share().when_here() &&
+    if (rung_ != OwnerUse::Rung::none && offer_->provider().share().when_here() &&
         presence_policy().on_return != OwnerUsePolicy::Return::leave) {
-        now.share = provider_->lent_by();
-        now.within_share =
-            share_ && !share_->memory_waits(provider_->lent().memory_mb, machine_size());
+        now.share = offer_->provider().lent_by();
+        now.within_share = share_ && !share_->memory_waits(offer_->provider().lent().memory_mb,
+                                                           offer_->machine_size());
     }
     return now;
 }

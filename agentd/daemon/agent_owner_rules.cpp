@@ -87,8 +87,9 @@ void write_limits(JsonWriter& j, const Provider& p, const Config& config) {
 Status Agent::change_zone(const std::string& zone) {
     if (auto known = known_zone(zone); !known) return wrap("zone", known.error());
     Status done;
-    provider_step(
-        [&](Provider& p, provider::Outputs& out) { done = p.set_zone(zone, wall_in(zone), out); });
+    offer_->step([&](Provider& p, provider::Outputs& out) {
+        done = p.set_zone(zone, OwnerOffer::wall_in(zone), out);
+    });
     return done;
 }
 
@@ -99,14 +100,14 @@ Status Agent::frames_request(const std::vector<std::string>& args) {
     const std::string &verb = args[0], &value = args[1];
     if (verb == "zone") return change_zone(value);
     Status done;
-    provider_step([&](Provider& p, provider::Outputs& out) {
+    offer_->step([&](Provider& p, provider::Outputs& out) {
         if (verb == "add") {
-            done = p.add_frame(value, wall_now(), out);
+            done = p.add_frame(value, offer_->wall_now(), out);
         } else if (verb == "remove") {
-            done = p.remove_frame(value, wall_now(), out);
+            done = p.remove_frame(value, offer_->wall_now(), out);
         } else if (verb == "warning") {
             const auto seconds = whole_number<int64_t>(value);
-            done = seconds ? p.set_warning(*seconds, wall_now(), out)
+            done = seconds ? p.set_warning(*seconds, offer_->wall_now(), out)
                            : Status(fail("warning: '" + value + "' is no number of seconds"));
         } else {
             done = fail("frames: '" + verb + "' is not one of add, remove, zone, warning");
@@ -120,9 +121,9 @@ Status Agent::price_request(const std::vector<std::string>& args) {
     if (args.empty()) return {};
     if (args.size() != 2) return fail("price takes a verb and a value");
     Status done;
-    provider_step([&](Provider& p, provider::Outputs& out) {
+    offer_->step([&](Provider& p, provider::Outputs& out) {
         if (args[0] == "curve") {
-            done = p.set_curve(args[1], wall_now(), out);
+            done = p.set_curve(args[1], offer_->wall_now(), out);
         } else if (args[0] == "auto") {
             const auto floor = parse_money(args[1]);
             done = floor ? p.set_auto(*floor, out) : Status(wrap("floor", floor.error()));
@@ -138,14 +139,15 @@ Status Agent::share_request(const std::vector<std::string>& args) {
     if (args.empty()) return {};
     if (args.size() != 1) return fail("share takes one value");
     Status done;
-    provider_step(
-        [&](Provider& p, provider::Outputs& out) { done = p.set_share(args[0], wall_now(), out); });
+    offer_->step([&](Provider& p, provider::Outputs& out) {
+        done = p.set_share(args[0], offer_->wall_now(), out);
+    });
     if (done) presence_configured();  // whether he is here may matter now
     return done;
 }
 
 void Agent::evict_banned() {
-    guests_->bans(provider_->record().bans);
+    guests_->bans(offer_->provider().record().bans);
     for (const JobId& id : guests_->banned())
         guests_->step([&](Guest& g, guest::Outputs& out) {
             (void)g.evict(id, Cause(CauseCode::off_market, "its node's owner does not take it"),
@@ -155,7 +157,7 @@ void Agent::evict_banned() {
 
 Status Agent::ban(const std::string& whom, bool on) {
     Status done;
-    provider_step([&](Provider& p, provider::Outputs& out) {
+    offer_->step([&](Provider& p, provider::Outputs& out) {
         done = on ? p.ban(whom, out) : p.allow(whom, out);
     });
     if (done) evict_banned();
@@ -176,16 +178,16 @@ std::string Agent::rules_json(const std::string& verb) const {
     JsonWriter j;
     j.begin_object().field("node", config_.node);
     if (verb == "provider-frames") {
-        write_frames(j, *provider_);
+        write_frames(j, offer_->provider());
     } else if (verb == "provider-price") {
-        write_curve(j, *provider_);
+        write_curve(j, offer_->provider());
     } else if (verb == "provider-share") {
-        write_rules(j, *provider_);
+        write_rules(j, offer_->provider());
     } else if (verb == "provider-why") {
-        provider_->explain(j);
-        write_learned(j);
+        offer_->provider().explain(j);
+        learning_->write(j);
     } else {
-        write_limits(j, *provider_, config_);
+        write_limits(j, offer_->provider(), config_);
     }
     return j.end_object().take();
 }
@@ -225,8 +227,8 @@ std::optional<wire::CtlReply> Agent::rules_request(const wire::CtlRequest& reque
         reply.error = as_asked(done.error());
         return reply;
     }
-    if (either && !args.empty()) arm_provider();
-    if (verb == "provider-price" && !args.empty()) learn_soon();
+    if (either && !args.empty()) offer_->arm();
+    if (verb == "provider-price" && !args.empty()) learning_->learn_soon();
     reply.json = verb == "provider-evict" ? provider_json() : rules_json(verb);
     return reply;
 }

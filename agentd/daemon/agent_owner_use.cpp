@@ -21,7 +21,7 @@ constexpr Nanos notice_window = Nanos::from_ms(40);
 // A share that holds while he is here needs to know whether he is.
 OwnerUsePolicy Agent::presence_policy() const {
     OwnerUsePolicy policy = config_.presence;
-    const bool shares = provider_ && provider_->share().when_here();
+    const bool shares = offer_ && offer_->is_open() && offer_->provider().share().when_here();
     if (policy.on_return == OwnerUsePolicy::Return::nothing && shares)
         policy.on_return = OwnerUsePolicy::Return::lower;
     return policy;
@@ -102,7 +102,7 @@ void Agent::see_presence() {
     if (rung == rung_) return;
     const bool was_here = std::exchange(rung_, rung) != OwnerUse::Rung::none;
     // Which share holds, and what it leaves, is part of what is told of his return.
-    provider_step([&](Provider& p, provider::Outputs& out) {
+    offer_->step([&](Provider& p, provider::Outputs& out) {
         p.set_here(rung != OwnerUse::Rung::none, out);
     });
     if (!was_here) {
@@ -163,7 +163,7 @@ void Agent::have_rung() {
 }
 
 void Agent::tell_provider() {
-    provider_step([&](Provider& p, provider::Outputs& out) {
+    offer_->step([&](Provider& p, provider::Outputs& out) {
         p.set_resting(why_paused(), out);
         p.set_leaving(shutting_down_ ? "node " + config_.node + " is being switched off"
                                      : why_away(OwnerUse::Rung::leaving),

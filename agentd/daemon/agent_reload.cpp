@@ -54,8 +54,7 @@ std::span<const std::string_view> Agent::reloaded() {
 
 // The offer is made anew, as at a start: what pvdctl has set still holds over it.
 Status Agent::reload(const Config& config) {
-    TRY_ASSIGN(Provider provider, Provider::create(config_.node, hardware(config), offered(config),
-                                                   provider_->record()));
+    TRY_ASSIGN(Provider provider, offer_->made_of(config));
     // The file may say something else now. Which file it is, souk-root knows from its start.
     TRY(guests_->reload_users(config_));
     config_.owners = config.owners;
@@ -91,16 +90,15 @@ Status Agent::reload(const Config& config) {
     config_.awake_for_moves = config.awake_for_moves;
     config_.check_precopy = config.check_precopy;
     guests_->configured();
-    *provider_ = std::move(provider);
-    provider_->tell_to(trace_.listener());
-    provider_step([this](Provider& p, provider::Outputs& out) {
+    offer_->replace(std::move(provider));
+    offer_->step([this](Provider& p, provider::Outputs& out) {
         p.set_here(rung_ != OwnerUse::Rung::none, out);
         p.set_resting(why_paused(), out);
         p.set_leaving(why_away(OwnerUse::Rung::leaving), out);
-        p.started(wall_now(), out);
+        p.started(offer_->wall_now(), out);
         p.market_up(out);
     });
-    arm_provider();
+    offer_->arm();
     presence_configured();
     return {};
 }

@@ -25,6 +25,7 @@ constexpr Nanos listen_patience = Nanos::from_s(2);
 
 }  // namespace
 
+// Long: the parts in the order in which they need each other.
 Status Agent::begin(std::function<void()> on_ready) {
     on_ready_ = std::move(on_ready);
     TRY(open_directories());
@@ -71,19 +72,29 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(guests_->open());
     TRY(wire_ledger());
     wire_market();
-    TRY(open_provider());
+    offer_ = std::make_unique<OwnerOffer>(OwnerOfferParts{.loop = loop_,
+                                                          .log = log_,
+                                                          .trace = trace_,
+                                                          .config = config_,
+                                                          .commits = *state_,
+                                                          .market = *market_,
+                                                          .guests = *guests_,
+                                                          .listener = *this});
+    TRY(offer_->open());
     TRY(load_returns());
-    TRY(load_asked());
+    learning_ =
+        std::make_unique<PriceLearning>(loop_, log_, config_.node, *state_, *market_, *offer_);
+    TRY(learning_->load());
     TRY(guests_->recover());
     TRY(recover_home());
     TRY(adopt_users());
     TRY(listen());
     TRY(open_metrics());
-    arm_provider();
+    offer_->arm();
     TRY(watch_presence());
     find_presence();
     evict_banned();
-    learn_soon();
+    learning_->learn_soon();
     watch_shutdown();
     tick_load();
     tick_certificate();
@@ -128,55 +139,6 @@ Status Agent::open_share() {
         TRY(load_.open(share_->cgroups(), config_.cgroup.substr(config_.cgroup.find('/') + 1),
                        load_options()));
     return root_.keep_packets(load_.packet_programs());
-}
-
-Hardware Agent::hardware(const Config& config) const {
-    Hardware m = guests_->hardware();
-    m.near_group = config.near_group;
-    m.near_trip_us = config.near_round_trip_us;
-    m.near_mbit = config.near_mbit_per_s;
-    return m;
-}
-
-ProviderRecord Agent::offered(const Config& config) const {
-    const Hardware m = guests_->hardware();
-    ProviderRecord record;
-    record.reserve = config.price;
-    record.speed = config.speed;
-    record.cpus = config.cpus > 0 ? config.cpus : m.cpus;
-    record.memory_mb = config.memory_mb > 0 ? config.memory_mb : m.memory_mb;
-    record.frames = config.frames;
-    record.zone = config.frames_zone;
-    record.curve = config.price_curve;
-    record.share = config.share;
-    record.warning_s = config.frames_warning.ns / 1'000'000'000;
-    record.on_market = config.on_market;
-    return record;
-}
-
-Status Agent::open_provider() {
-    std::optional<Provider> provider;
-    TRY_ASSIGN(provider,
-               Provider::create(config_.node, hardware(config_), offered(config_), std::nullopt));
-    bool known = false;  // what its owner has said
-    TRY(state_->read_all("provider", [&](const StateDb::Row& row) -> Status {
-        TRY_ASSIGN(ProviderRecord kept, wire::unpack<ProviderRecord>(row.value));
-        TRY_ASSIGN(provider, Provider::create(config_.node, hardware(config_), offered(config_),
-                                              std::move(kept)));
-        known = true;
-        return {};
-    }));
-    provider_ = std::make_unique<Provider>(std::move(*provider));
-    provider_->tell_to(trace_.listener());
-    for (const Provider::Override& o : provider_->overrides())
-        log_.notice("what pvdctl set holds, not the configuration",
-                    {{"name", o.name}, {"value", o.value}, {"configuration", o.file}});
-    provider_step([this](Provider& p, provider::Outputs& out) { p.started(wall_now(), out); });
-    // Nobody lends his machine for him.
-    if (!known && state_->db().is_aside("provider", "record"))
-        provider_step(
-            [this](Provider& p, provider::Outputs& out) { p.market(false, wall_now(), out); });
-    return {};
 }
 
 // An agent that listens on every address is told by its market where that sees it. Kept, as

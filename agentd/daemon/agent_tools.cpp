@@ -210,6 +210,7 @@ wire::CtlReply Agent::history_request(const wire::CtlRequest& request) const {
     return reply;
 }
 
+// Long: a case for each verb.
 wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     wire::CtlReply reply;
     const auto refuse = [&](Cause why) {
@@ -231,8 +232,9 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     if (request.verb == "provider-market") {
         const std::string word = !request.args.empty() ? request.args[0] : "";
         if (word != "on" && word != "off") return refuse("market needs on or off");
-        provider_step(
-            [&](Provider& p, provider::Outputs& out) { p.market(word == "on", wall_now(), out); });
+        offer_->step([&](Provider& p, provider::Outputs& out) {
+            p.market(word == "on", offer_->wall_now(), out);
+        });
     } else if (request.verb == "provider-pause" || request.verb == "provider-resume") {
         done = pause(request.verb == "provider-pause");
     } else if (request.verb == "provider-renew") {
@@ -242,12 +244,12 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         const std::string& key = request.args[0];
         const std::string& text = request.args[1];
         const auto number = whole_number<int64_t>(text);
-        provider_step([&](Provider& p, provider::Outputs& out) {
+        offer_->step([&](Provider& p, provider::Outputs& out) {
             if (key == "price") {
                 const auto price = parse_money(text);
                 done = price ? p.set_price(*price, out) : Status(tl::unexpected(price.error()));
             } else if (key == "frames") {
-                done = p.set_frames(text, wall_now(), out);
+                done = p.set_frames(text, offer_->wall_now(), out);
             } else if (!number) {
                 done = fail("'" + text + "' is not a whole number");
             } else if (key == "speed") {
@@ -264,15 +266,17 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     } else if (request.verb == "provider-unset") {
         if (request.args.size() != 1) return refuse("unset needs a name");
         const std::string& name = request.args[0];
-        const std::string zone = name == "zone" ? config_.frames_zone : provider_->record().zone;
-        provider_step(
-            [&](Provider& p, provider::Outputs& out) { done = p.unset(name, wall_in(zone), out); });
+        const std::string zone =
+            name == "zone" ? config_.frames_zone : offer_->provider().record().zone;
+        offer_->step([&](Provider& p, provider::Outputs& out) {
+            done = p.unset(name, OwnerOffer::wall_in(zone), out);
+        });
         if (!done) return refuse(as_asked(done.error()));
     } else if (request.verb != "provider-status") {
         return refuse("unknown request " + request.verb);
     }
     if (request.verb != "provider-status") {
-        arm_provider();
+        offer_->arm();
         (void)apply_bounds();
         if (request.verb == "provider-unset") presence_configured();
     }
@@ -282,24 +286,24 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
 }
 
 std::string Agent::provider_json() const {
-    const ProviderReport r = provider_->report();
+    const ProviderReport r = offer_->provider().report();
     JsonWriter j;
     j.begin_object().field("node", r.node);
     j.field("status", !r.on_market                ? "off market"
-                      : provider_note_.guests > 0 ? "on market, busy"
+                      : offer_->note().guests > 0 ? "on market, busy"
                                                   : "on market, free");
     j.field("on_market", r.on_market)
         .field("reserve", r.reserve)
-        .field("current_price", provider_note_.current_price);
-    j.field("next_price", provider_note_.next_price).field("speed", r.speed).field("cpus", r.cpus);
+        .field("current_price", offer_->note().current_price);
+    j.field("next_price", offer_->note().next_price).field("speed", r.speed).field("cpus", r.cpus);
     j.field("memory_mb", r.memory_mb)
         .field("free_mb", r.free_mb)
-        .field("guests", provider_note_.guests);
-    j.field("earned", provider_note_.earned)
+        .field("guests", offer_->note().guests);
+    j.field("earned", offer_->note().earned)
         .field("load_permille", r.load_permille)
         .field("wait_permille", r.wait_permille);
-    write_load(j, provider_->load(), load_);
-    j.field("frames", provider_->record().frames).field("cannot", r.cannot);
+    write_load(j, offer_->provider().load(), load_);
+    j.field("frames", offer_->provider().record().frames).field("cannot", r.cannot);
     if (!r.restriction.empty()) j.field("restriction", r.restriction);
     write_near(j, r);
     j.field("user", as_root_.user);
@@ -307,19 +311,19 @@ std::string Agent::provider_json() const {
     if (ledger_->mark().seq > 0) j.field("ledger_seen", ledger_->mark().text());
     write_presence(j);
     j.key("set_by_owner").begin_array();
-    for (const Provider::Override& o : provider_->overrides())
+    for (const Provider::Override& o : offer_->provider().overrides())
         j.begin_object()
             .field("name", o.name)
             .field("value", o.value)
             .field("configuration", o.file)
             .end_object();
     j.end_array();
-    if (!provider_->share().empty())
-        j.field("share", provider_->record().share)
-            .field("share_holds", provider_->lent_by())
-            .field("lent_cpus", static_cast<double>(provider_->lent().cpu_milli) / 1'000)
-            .field("lent_memory_mb", provider_->lent().memory_mb);
-    if (share_ && share_->memory_waits(r.memory_mb, machine_size()))
+    if (!offer_->provider().share().empty())
+        j.field("share", offer_->provider().record().share)
+            .field("share_holds", offer_->provider().lent_by())
+            .field("lent_cpus", static_cast<double>(offer_->provider().lent().cpu_milli) / 1'000)
+            .field("lent_memory_mb", offer_->provider().lent().memory_mb);
+    if (share_ && share_->memory_waits(r.memory_mb, offer_->machine_size()))
         j.field("memory_waits", true);  // guests hold more than that
     j.key("here");
     write_guests(j);
@@ -327,7 +331,7 @@ std::string Agent::provider_json() const {
 }
 
 std::string Agent::node_json() const {
-    const ProviderReport r = provider_->report();
+    const ProviderReport r = offer_->provider().report();
     size_t unfinished = 0;
     for (const auto& [seq, job] : home_.jobs()) unfinished += job.phase != JobPhase::finished;
     JsonWriter j;

@@ -82,7 +82,7 @@ void Agent::wire_market() {
     };
     market.up = [this](const std::string& seen_at) {
         learn_address(seen_at);
-        provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
+        offer_->step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
         home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
         ledger_->compare();
         tell_use(true);

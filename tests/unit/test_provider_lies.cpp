@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "agentd/core/provider.hpp"
-#include "agentd/daemon/prices_seen.hpp"
+#include "agentd/daemon/price_learning.hpp"
 #include "agentd/store/records.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/base/rng.hpp"
