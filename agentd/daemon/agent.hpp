@@ -35,6 +35,7 @@
 #include "agentd/daemon/terminals.hpp"
 #include "agentd/daemon/ticket_desk.hpp"
 #include "agentd/daemon/tool_session.hpp"
+#include "agentd/daemon/use_reports.hpp"
 #include "agentd/handshake/handshakes.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/base/retry.hpp"
@@ -47,7 +48,10 @@
 
 namespace souk {
 
-class Agent final : private ToolHost, private OwnHome, private OfferListener {
+class Agent final : private ToolHost,
+                    private OwnHome,
+                    private GuestListener,
+                    private OfferListener {
   public:
     // `root` outlives it.
     Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& root);
@@ -135,11 +139,7 @@ class Agent final : private ToolHost, private OwnHome, private OfferListener {
         see_return();
         see_empty();
     }
-    void use_changed() override;
-    // use.cpp
-    void tell_use(bool all);
-    void tell_sends();
-    void tick_use();
+    void guest_said(const GuestKey& key, GuestState state) override { use_->saw(key, state); }
 
     // agent_owner.cpp: what the owner wants of this node
     void offer_ticked() override { rank_guests(); }
@@ -269,6 +269,7 @@ class Agent final : private ToolHost, private OwnHome, private OfferListener {
     Timer shutdown_timer_;
     bool shutting_down_ = false;
     std::unique_ptr<GuestHost> guests_;
+    std::unique_ptr<UseReports> use_;
     std::unique_ptr<OwnerOffer> offer_;
     std::unique_ptr<PriceLearning> learning_;
     std::unique_ptr<MetricsPage> metrics_page_;
@@ -278,8 +279,7 @@ class Agent final : private ToolHost, private OwnHome, private OfferListener {
     Watch tools_watch_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, load_timer_, outage_timer_, certificate_timer_, use_timer_;
-    bool use_due_ = false;
+    Timer home_timer_, load_timer_, outage_timer_, certificate_timer_;
     Nanos asked_anew_{INT64_MIN / 2};  // for a certificate of a new authority
     UserShare tools_share_{tool_bounds(config_)};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;

@@ -47,7 +47,7 @@ void Agent::tick_load() {
     see_return();
     // Each job when it is new, and then seldomer, at least once a minute, a few of them now.
     guests_->look(load_ticks_);
-    tell_sends();
+    use_->tell_sends();
     if (share_) share_->capsules().drop_kept(monotonic_now(), group_kept);
     if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left
     load_timer_ = loop_.after(load_period, [this] { tick_load(); });

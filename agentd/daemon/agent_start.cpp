@@ -68,10 +68,12 @@ Status Agent::begin(std::function<void()> on_ready) {
                                                          .load = load_,
                                                          .share = share_.get(),
                                                          .own = *this,
+                                                         .listener = *this,
                                                          .accounts = accounts_});
     TRY(guests_->open());
     TRY(wire_ledger());
     wire_market();
+    use_ = std::make_unique<UseReports>(loop_, *state_, *market_, *guests_, config_.home.boot);
     offer_ = std::make_unique<OwnerOffer>(OwnerOfferParts{.loop = loop_,
                                                           .log = log_,
                                                           .trace = trace_,
@@ -85,6 +87,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     learning_ =
         std::make_unique<PriceLearning>(loop_, log_, config_.node, *state_, *market_, *offer_);
     TRY(learning_->load());
+    TRY(use_->load());
     TRY(guests_->recover());
     TRY(recover_home());
     TRY(adopt_users());
@@ -98,7 +101,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     watch_shutdown();
     tick_load();
     tick_certificate();
-    tick_use();
+    use_->start();
     market_->start();
     return {};
 }

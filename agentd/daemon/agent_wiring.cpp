@@ -85,7 +85,7 @@ void Agent::wire_market() {
         offer_->step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
         home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
         ledger_->compare();
-        tell_use(true);
+        use_->tell(true);
         outage_timer_.cancel();
         if (std::exchange(outage_told_, false)) tell_waiting();
     };

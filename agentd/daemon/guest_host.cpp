@@ -23,7 +23,7 @@ void GuestHost::step(const std::function<void(Guest&, guest::Outputs&)>& step) {
     step(guest_, out);
     for (guest::Output& o : out) apply(o);
     tick();
-    own_.guests_stepped();
+    listener_.guests_stepped();
 }
 
 // The machine says when it wants to be called next; each step may change that.
@@ -35,7 +35,7 @@ void GuestHost::tick() {
     if (next == Nanos::never()) return;
     timer_ = loop_.at(next, [this] {
         tick();
-        own_.guests_stepped();
+        listener_.guests_stepped();
     });
 }
 
@@ -86,6 +86,34 @@ void GuestHost::home_up(const NodeName& node) {
 void GuestHost::resync(const NodeName& home) {
     for (const auto& [key, c] : cells_)
         if (key.id.home == home) c->resync();
+}
+
+std::optional<Nanos> GuestHost::cpu_time(const GuestKey& key) const {
+    const auto c = cells_.find(key);
+    if (c == cells_.end()) return std::nullopt;
+    return load_.cpu_time(c->second->cgroup_name());
+}
+
+std::optional<LoadSample> GuestHost::load(const GuestKey& key) const {
+    const auto c = cells_.find(key);
+    if (c == cells_.end()) return std::nullopt;
+    return load_.load(c->second->cgroup_name());
+}
+
+std::optional<Nanos> GuestHost::memory_stall(const GuestKey& key) const {
+    const auto c = cells_.find(key);
+    if (c == cells_.end()) return std::nullopt;
+    return load_.memory_stall(c->second->cgroup_name());
+}
+
+std::vector<JobSend> GuestHost::sends() const {
+    std::vector<JobSend> all;
+    precopy_->progress(Loop::now(), all);
+    transfers_->progress(Loop::now(), all);
+    for (const auto& [key, cell] : cells_)
+        if (const auto p = cell->writing(Loop::now()))
+            all.push_back({key.id, key.epoch, node_, p->written, p->bytes, p->span});
+    return all;
 }
 
 Status GuestHost::from_image(uint64_t number, const NodeName& node, const wire::Frame& f) {
@@ -186,8 +214,9 @@ void GuestHost::to_home(const NodeName& home, const guest::HomeWord& message) {
         return commits_.then([this, e = *expel] { own_.from_own_guest(e); });
     }
     GuestEvent event = std::get<GuestEvent>(message);
-    // who is paused does not run
-    note_use({event.id, event.epoch}, event.paused.empty() ? event.state : GuestState::dumping);
+    // A paused job is reported as not running, so that it is not charged.
+    listener_.guest_said({event.id, event.epoch},
+                         event.paused.empty() ? event.state : GuestState::dumping);
     if (Cell* c = cell({event.id, event.epoch})) {
         for (int i = 0; i < 2; ++i) event.output_end[i] = c->stream_ends().output[i];
         event.input_end = c->stream_ends().input;
@@ -408,7 +437,7 @@ void GuestHost::guest_removed(const GuestKey& key) {
     forget_key(key);
     guest::Outputs none;
     guest_.ended(key, guest::Removed{}, none);
-    own_.guests_stepped();
+    listener_.guests_stepped();
 }
 
 bool GuestHost::cell_output(const GuestKey& key, uint32_t stream, uint64_t offset,

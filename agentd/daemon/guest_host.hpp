@@ -18,7 +18,6 @@
 #include "agentd/core/leave_pace.hpp"
 #include "agentd/core/owner_bans.hpp"
 #include "agentd/core/provider.hpp"
-#include "agentd/core/use_meter.hpp"
 #include "agentd/daemon/as_root.hpp"
 #include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
@@ -44,10 +43,16 @@ class OwnHome {
     virtual void from_own_guest(const Expel& expel) = 0;
     virtual void from_own_guest(const wire::StdioData& data) = 0;
     virtual void from_own_guest(const wire::StdioInputAck& ack) = 0;
-    // The machine has taken a step: who is here may have changed.
+};
+
+// The Agent hears from the guests by this.
+class GuestListener {
+  public:
+    virtual ~GuestListener() = default;
+    // The machine has taken a step, so other guests may be here than before.
     virtual void guests_stepped() = 0;
-    // One has ended, or stands: how long it has run is to be told soon.
-    virtual void use_changed() = 0;
+    // A guest's home is told that it is in this state.
+    virtual void guest_said(const GuestKey& key, GuestState state) = 0;
 };
 
 struct GuestHostParts {
@@ -64,6 +69,7 @@ struct GuestHostParts {
     LoadMeter& load;
     NodeShare* share;  // null: this machine has no control groups
     OwnHome& own;
+    GuestListener& listener;
     const SystemAccounts& accounts;
 };
 
@@ -90,9 +96,8 @@ class GuestHost {
     size_t count() const { return cells_.size(); }
     // Of a guest's first process; 0: it is not known.
     pid_t pid(const GuestKey& key) const;
-    // How long guests have run here, for the market (guest_use.cpp). `all`: it has just connected.
-    UseReport use(bool all);
-    // All that is counted of a guest since it came here; nothing: it is not.
+    // Figures of a guest since it came here; nothing: they are not counted.
+    std::optional<Nanos> cpu_time(const GuestKey& key) const;
     std::optional<LoadSample> load(const GuestKey& key) const;
     std::optional<Nanos> memory_stall(const GuestKey& key) const;
     // Images and memory that are on their way to other nodes.
@@ -129,9 +134,6 @@ class GuestHost {
                            const Warrant& warrant) const;
     OwnerBans::Job for_bans(const JobId& id, const JobSpec& spec) const;
     bool take_user(const NodeName& from, GuestCommand& command, const Warrant& warrant);
-
-    Status load_use();
-    void note_use(const GuestKey& key, GuestState state);
 
     // guest_host_start.cpp
     Status open_directories();
@@ -193,11 +195,10 @@ class GuestHost {
     LoadMeter& load_;
     NodeShare* share_;
     OwnHome& own_;
+    GuestListener& listener_;
     const SystemAccounts& accounts_;
     std::optional<UserMap> users_;  // nothing: without certificates all users are the same
     std::vector<std::string> bans_;
-    UseMeter meter_;
-    Nanos use_kept_;
     Guest guest_;
     Timer timer_;
     CriuTool criu_;

@@ -49,8 +49,8 @@ GuestHost::GuestHost(const GuestHostParts& parts)
       load_(parts.load),
       share_(parts.share),
       own_(parts.own),
+      listener_(parts.listener),
       accounts_(parts.accounts),
-      meter_(parts.config.home.boot),
       guest_(guests_max, share_ != nullptr && !share_->cgroups().layout().v2.empty(),
              parts.config.policy,
              {parts.config.node, parts.tls ? parts.config.tickets : TicketRule::none}) {
@@ -165,7 +165,6 @@ Status GuestHost::recover() {
     recovering_ = true;
     TRY_ASSIGN(const auto mark, commits_.db().get("ticket", "mark"));
     if (mark) guest_.restore_mark(whole_number<uint64_t>(*mark).value_or(0));
-    TRY(load_use());
     std::set<std::string> known;
     TRY(commits_.read_all("guest", [&](const StateDb::Row& row) -> Status {
         TRY_ASSIGN(const GuestJob job, wire::unpack<GuestJob>(row.value));
