@@ -27,16 +27,15 @@
 #include "agentd/daemon/ledger_mark.hpp"
 #include "agentd/daemon/load_meter.hpp"
 #include "agentd/daemon/market_link.hpp"
+#include "agentd/daemon/node_identity.hpp"
 #include "agentd/daemon/node_share.hpp"
 #include "agentd/daemon/output_files.hpp"
 #include "agentd/daemon/owner_offer.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/price_learning.hpp"
 #include "agentd/daemon/terminals.hpp"
-#include "agentd/daemon/ticket_desk.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "agentd/daemon/use_reports.hpp"
-#include "agentd/handshake/handshakes.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/base/retry.hpp"
 #include "kernel/sys/host/log.hpp"
@@ -86,16 +85,6 @@ class Agent final : private ToolHost,
 
     // agent_recover.cpp: what the daemon before left
     Status recover_home();
-
-    // agent_trust.cpp
-    Status open_trust();
-    void tick_certificate();
-    Status renew_certificate();
-    void certified(const wire::Certified& certified);
-    Status take_certificate(const wire::Certified& certified);
-    void revoked(const std::string& list);
-    void ticket_keys(const wire::TicketKeys& told);
-    bool taken(const Status& keys);
 
     // agent_metrics.cpp
     Status open_metrics();
@@ -235,13 +224,12 @@ class Agent final : private ToolHost,
     AsRoot as_root_;
     root::Helper& root_;
     std::unique_ptr<Commits> state_;
-    std::unique_ptr<handshake::Handshakes> handshakes_;  // null: insecure
-    std::unique_ptr<wire::Tls> tls_;                     // likewise
-    std::unique_ptr<TicketDesk> tickets_;                // likewise
-    std::string image_secret_;                           // of which the keys of transfers are made
+    NodeIdentity identity_;
+    std::string image_secret_;  // of which the keys of transfers are made
     Home home_;
     std::unique_ptr<Peers> peers_;
     std::unique_ptr<MarketLink> market_;
+    std::unique_ptr<CertificateRenewal> renewal_;
     std::unique_ptr<Terminals> terminals_;
     std::unique_ptr<OutputFiles> output_files_;
     std::unique_ptr<HomeFiles> files_;
@@ -279,8 +267,7 @@ class Agent final : private ToolHost,
     Watch tools_watch_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, load_timer_, outage_timer_, certificate_timer_;
-    Nanos asked_anew_{INT64_MIN / 2};  // for a certificate of a new authority
+    Timer home_timer_, load_timer_, outage_timer_;
     UserShare tools_share_{tool_bounds(config_)};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited

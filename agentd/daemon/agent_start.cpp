@@ -14,9 +14,11 @@
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/store/records.hpp"
+#include "checkpoint/stream_tag.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/net/descriptors.hpp"
 #include "kernel/sys/process/own_rights.hpp"
+#include "kernel/trust/openssl.hpp"
 
 namespace souk {
 namespace {
@@ -29,7 +31,8 @@ constexpr Nanos listen_patience = Nanos::from_s(2);
 Status Agent::begin(std::function<void()> on_ready) {
     on_ready_ = std::move(on_ready);
     TRY(open_directories());
-    TRY(open_trust());
+    TRY_ASSIGN(image_secret_, trust::random_bytes(StreamTag::key_bytes));
+    TRY(identity_.open(loop_, log_, config_, root_));
     TRY(open_share());
     // What measures is loaded, no thread was begun, and nothing was read that others wrote.
     if (const Status less = give_up_measuring(); !less)
@@ -50,7 +53,7 @@ Status Agent::begin(std::function<void()> on_ready) {
                           start_files()});
     wire_peers();
     files_ = std::make_unique<HomeFiles>(
-        loop_, log_, start_files(), BulkIdentity{config_.node, config_.address, tls_.get()},
+        loop_, log_, start_files(), BulkIdentity{config_.node, config_.address, identity_.tls()},
         config_.state + "/files", [this](const JobId& id, const FilesUse& use) {
             home_step(
                 [&](Home& h, home::Outputs& out) { h.files_used(id, use, Loop::now(), out); });
@@ -61,8 +64,8 @@ Status Agent::begin(std::function<void()> on_ready) {
                                                          .as_root = as_root_,
                                                          .trace = trace_,
                                                          .config = config_,
-                                                         .tls = tls_.get(),
-                                                         .tickets = tickets_.get(),
+                                                         .tls = identity_.tls(),
+                                                         .tickets = identity_.tickets(),
                                                          .commits = *state_,
                                                          .peers = *peers_,
                                                          .load = load_,
@@ -100,7 +103,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     learning_->learn_soon();
     watch_shutdown();
     tick_load();
-    tick_certificate();
+    renewal_->start();
     use_->start();
     market_->start();
     return {};

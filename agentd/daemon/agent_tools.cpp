@@ -238,7 +238,7 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     } else if (request.verb == "provider-pause" || request.verb == "provider-resume") {
         done = pause(request.verb == "provider-pause");
     } else if (request.verb == "provider-renew") {
-        done = renew_certificate();
+        done = renewal_->renew();
     } else if (request.verb == "provider-set") {
         if (request.args.size() != 2) return refuse("set needs a name and a value");
         const std::string& key = request.args[0];

@@ -55,7 +55,7 @@ void Agent::wire_peers() {
     peers.asked = [this](uint64_t number, const trust::Peer& who, wire::CtlRequest request) {
         remote_request(number, who, std::move(request));
     };
-    peers_ = std::make_unique<Peers>(loop_, log_, tls_.get(), config_.node, config_.address,
+    peers_ = std::make_unique<Peers>(loop_, log_, identity_.tls(), config_.node, config_.address,
                                      std::move(peers));
 }
 
@@ -99,12 +99,14 @@ void Agent::wire_market() {
     market.tried = [this] {
         if (const auto told = std::exchange(on_ready_, nullptr)) told();
     };
-    market.certified = [this](const wire::Certified& c) { certified(c); };
-    market.revoked = [this](const std::string& list) { revoked(list); };
-    market.ticket_keys = [this](const wire::TicketKeys& told) { ticket_keys(told); };
+    market.certified = [this](const wire::Certified& c) { renewal_->certified(c); };
+    market.revoked = [this](const std::string& list) { renewal_->revoked(list); };
+    market.ticket_keys = [this](const wire::TicketKeys& told) { renewal_->ticket_keys(told); };
     market.message = [this](const FromMarket& m) { from_market(m); };
-    market_ = std::make_unique<MarketLink>(loop_, log_, tls_.get(), config_.node, config_.address,
-                                           config_.market, std::move(market));
+    market_ = std::make_unique<MarketLink>(loop_, log_, identity_.tls(), config_.node,
+                                           config_.address, config_.market, std::move(market));
+    renewal_ =
+        std::make_unique<CertificateRenewal>(loop_, log_, config_, identity_, *market_, *peers_);
 }
 
 }  // namespace souk
