@@ -17,9 +17,7 @@ Agent::Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& 
       config_(std::move(config)),
       as_root_(std::move(as_root)),
       root_(root),
-      home_(config_.node, config_.home),
-      owner_use_(config_.presence),
-      rank_pause_(Nanos::from_s(1), Nanos::from_s(60), config_.home.boot) {}
+      home_(config_.node, config_.home) {}
 
 Agent::~Agent() = default;
 

@@ -30,17 +30,16 @@
 #include "agentd/daemon/node_identity.hpp"
 #include "agentd/daemon/node_share.hpp"
 #include "agentd/daemon/output_files.hpp"
-#include "agentd/daemon/owner_offer.hpp"
+#include "agentd/daemon/owner_presence.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/price_learning.hpp"
+#include "agentd/daemon/shutdown_guard.hpp"
 #include "agentd/daemon/terminals.hpp"
 #include "agentd/daemon/tool_session.hpp"
 #include "agentd/daemon/use_reports.hpp"
 #include "kernel/base/json.hpp"
-#include "kernel/base/retry.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
-#include "kernel/sys/host/shutdown_delay.hpp"
 #include "kernel/sys/host/status_file.hpp"
 #include "kernel/sys/net/metrics_page.hpp"
 #include "kernel/sys/net/user_share.hpp"
@@ -124,15 +123,13 @@ class Agent final : private ToolHost,
     }
     void guests_stepped() override {
         check_left();
-        rank_leaving();
-        see_return();
-        see_empty();
+        presence_->guests_stepped();
+        shutdown_->guests_stepped();
     }
     void guest_said(const GuestKey& key, GuestState state) override { use_->saw(key, state); }
 
     // agent_owner.cpp: what the owner wants of this node
-    void offer_ticked() override { rank_guests(); }
-    Status apply_bounds();
+    void offer_ticked() override { presence_->rank_guests(); }
     void write_guests(JsonWriter& j) const;
     // When no guest, or none of that job, runs here any more, or after a bound.
     void when_guests_left(const std::string& job, std::function<void()> done) override;
@@ -148,43 +145,8 @@ class Agent final : private ToolHost,
     // Guests that his rules do not take: at the start, and after a new rule.
     void evict_banned();
     std::string rules_json(const std::string& verb) const;
-    // agent_owner_shutdown.cpp: guests leave before the machine is switched off
-    void watch_shutdown();
-    void shutdown_told(bool begins);
-    void see_empty();
-    bool is_empty() const;
-    // agent_owner_use.cpp: whether he uses it himself
-    OwnerUsePolicy presence_policy() const;
-    LoadProbe::Options load_options() const;
-    Status watch_presence();
-    void owner_used(OwnerSign sign, const std::string& why);
-    void see_presence();
-    void find_presence();
-    void presence_configured();
-    void watch_signs();
-    void see_signs();
-    void have_rung();
-    void rank_guests();
-    void rank_leaving();
-    void pace_leaving();
-    void see_memory(const LoadReading& reading);
-    // agent_owner_history.cpp: how it was each time
-    Status load_returns();
-    OwnerReturns::Guests guests_now() const;
-    void see_return();
-    void keep(const OwnerReturns::News& news);
-    void tell_missed(const OwnerReturn& now);
-    std::string history_json(size_t limit) const;
-    wire::CtlReply history_request(const wire::CtlRequest& request) const;
-    std::vector<Metric> promise_metrics() const;
     Result<std::string> guest_load_json(const JobId& id) const;
     std::vector<Metric> guest_metrics() const;
-    // By hand: all guests stand.
-    Status pause(bool on);
-    std::string why_paused() const;                   // empty: nobody is
-    std::string why_away(OwnerUse::Rung from) const;  // empty: guests are below that rung
-    void tell_provider();
-    void write_presence(JsonWriter& j) const;
 
     // agent_view.cpp
     Result<std::string> list_held(const std::string& id, const std::string& begin,
@@ -237,29 +199,14 @@ class Agent final : private ToolHost,
     std::unique_ptr<LedgerMark> ledger_;
     std::unique_ptr<NodeShare> share_;  // null: this machine has no control groups
     LoadMeter load_{log_};              // of groups of the share
-    OwnerUse owner_use_;
-    OwnerUse::Rung rung_ = OwnerUse::Rung::none;  // in force
     SystemAccounts accounts_;
-    std::unique_ptr<OwnerSigns> signs_;
-    OwnerSign sign_ = OwnerSign::load;  // by which he was noticed
-    Watch notices_watch_;
-    Timer owner_use_timer_, rank_timer_;
-    RetryPause rank_pause_;
-    bool ranked_leaving_ = false;  // for what is being taken away
-    std::string rank_trouble_;     // told
-    LeavePace pace_;
-    OwnerReturns returns_;
-    Timer returns_timer_;
-    OwnerReturn told_missed_;  // of which the market has been told what was missed
-    bool paused_ = false;      // by hand
     LeaveWaits leave_waits_{loop_};
-    std::unique_ptr<ShutdownDelay> shutdown_;  // null: nobody tells of one
-    Timer shutdown_timer_;
-    bool shutting_down_ = false;
     std::unique_ptr<GuestHost> guests_;
     std::unique_ptr<UseReports> use_;
     std::unique_ptr<OwnerOffer> offer_;
     std::unique_ptr<PriceLearning> learning_;
+    std::unique_ptr<OwnerPresence> presence_;
+    std::unique_ptr<ShutdownGuard> shutdown_;
     std::unique_ptr<MetricsPage> metrics_page_;
     std::unique_ptr<StatusFile> status_file_;
     uint64_t load_ticks_ = 0;

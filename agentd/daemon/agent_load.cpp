@@ -36,15 +36,7 @@ void Agent::tick_load() {
         h.free_memory(reading.free_mb << 20);
         if (disk) h.free_disk(*disk);
     });
-    if (reading.owner_permille * reading.cpus / 10 >= config_.owner_cpu_percent)
-        owner_used(OwnerSign::load, "his processes use " +
-                                        std::to_string(reading.owner_permille / 10) +
-                                        "% of the machine");
-    see_signs();
-    see_memory(reading);
-    pace_leaving();
-    (void)apply_bounds();  // what could not be yet
-    see_return();
+    presence_->see_load(reading, load_ticks_);
     // Each job when it is new, and then seldomer, at least once a minute, a few of them now.
     guests_->look(load_ticks_);
     use_->tell_sends();

@@ -67,7 +67,7 @@ std::vector<Metric> Agent::metrics() const {
                             "Of the last 10 s, the part in which a task of the machine stood still "
                             "for want of memory.",
                             *pressure / 1e3));
-    for (Metric& m : promise_metrics()) all.push_back(std::move(m));
+    for (Metric& m : presence_->history().metrics()) all.push_back(std::move(m));
     for (Metric& m : guest_metrics()) all.push_back(std::move(m));
     return all;
 }

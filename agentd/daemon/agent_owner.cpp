@@ -14,12 +14,6 @@ constexpr Nanos leave_wait_max = Nanos::from_s(25), leave_wait_more = Nanos::fro
 
 }  // namespace
 
-Status Agent::apply_bounds() {
-    if (!share_) return {};
-    return share_->bound(offer_->provider().lent(), offer_->machine_size(),
-                         [this](bool on) { guests_->node_bound(on); });
-}
-
 // For the owner: who is here, and whether he still runs.
 void Agent::write_guests(JsonWriter& j) const {
     std::map<GuestKey, Guest::Left> left;

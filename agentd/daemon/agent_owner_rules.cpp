@@ -142,7 +142,7 @@ Status Agent::share_request(const std::vector<std::string>& args) {
     offer_->step([&](Provider& p, provider::Outputs& out) {
         done = p.set_share(args[0], offer_->wall_now(), out);
     });
-    if (done) presence_configured();  // whether he is here may matter now
+    if (done) presence_->configured();  // whether he is here may matter now
     return done;
 }
 

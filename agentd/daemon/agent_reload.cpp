@@ -92,14 +92,14 @@ Status Agent::reload(const Config& config) {
     guests_->configured();
     offer_->replace(std::move(provider));
     offer_->step([this](Provider& p, provider::Outputs& out) {
-        p.set_here(rung_ != OwnerUse::Rung::none, out);
-        p.set_resting(why_paused(), out);
-        p.set_leaving(why_away(OwnerUse::Rung::leaving), out);
+        p.set_here(presence_->is_here(), out);
+        p.set_resting(presence_->why_paused(), out);
+        p.set_leaving(presence_->why_away(OwnerUse::Rung::leaving), out);
         p.started(offer_->wall_now(), out);
         p.market_up(out);
     });
     offer_->arm();
-    presence_configured();
+    presence_->configured();
     return {};
 }
 

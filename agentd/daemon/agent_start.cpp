@@ -85,8 +85,20 @@ Status Agent::begin(std::function<void()> on_ready) {
                                                           .market = *market_,
                                                           .guests = *guests_,
                                                           .listener = *this});
+    presence_ = std::make_unique<OwnerPresence>(OwnerPresenceParts{.loop = loop_,
+                                                                   .log = log_,
+                                                                   .config = config_,
+                                                                   .root = root_,
+                                                                   .accounts = accounts_,
+                                                                   .commits = *state_,
+                                                                   .market = *market_,
+                                                                   .load = load_,
+                                                                   .share = share_.get(),
+                                                                   .guests = *guests_,
+                                                                   .offer = *offer_});
+    shutdown_ = std::make_unique<ShutdownGuard>(loop_, log_, config_, *guests_, *presence_);
     TRY(offer_->open());
-    TRY(load_returns());
+    TRY(presence_->load());
     learning_ =
         std::make_unique<PriceLearning>(loop_, log_, config_.node, *state_, *market_, *offer_);
     TRY(learning_->load());
@@ -97,11 +109,11 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(listen());
     TRY(open_metrics());
     offer_->arm();
-    TRY(watch_presence());
-    find_presence();
+    TRY(presence_->watch());
+    presence_->find();
     evict_banned();
     learning_->learn_soon();
-    watch_shutdown();
+    shutdown_->watch();
     tick_load();
     renewal_->start();
     use_->start();
@@ -143,7 +155,7 @@ Status Agent::open_share() {
     TRY_ASSIGN(share_, NodeShare::open(log_, config_.cgroup, config_.cpu_weight, root_.end()));
     if (share_)
         TRY(load_.open(share_->cgroups(), config_.cgroup.substr(config_.cgroup.find('/') + 1),
-                       load_options()));
+                       OwnerPresence::load_options(config_, root_, config_.presence)));
     return root_.keep_packets(load_.packet_programs());
 }
 

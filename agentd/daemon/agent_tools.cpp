@@ -197,19 +197,6 @@ void Agent::finished(std::shared_ptr<ToolSession> session) {
     loop_.defer([this, session = std::move(session)] { drop_session(session.get()); });
 }
 
-wire::CtlReply Agent::history_request(const wire::CtlRequest& request) const {
-    constexpr size_t most = OwnerReturns::kept_max, shown = 20;
-    wire::CtlReply reply;
-    const auto limit =
-        request.args.empty() ? std::optional<size_t>(shown) : whole_number<size_t>(request.args[0]);
-    reply.ok = limit && *limit <= most && request.args.size() <= 1;
-    if (reply.ok)
-        reply.json = history_json(*limit);
-    else
-        reply.error = "history takes a number up to " + std::to_string(most) + ", or nothing";
-    return reply;
-}
-
 // Long: a case for each verb.
 wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     wire::CtlReply reply;
@@ -222,7 +209,7 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         reply.json = node_json();
         return reply;
     }
-    if (request.verb == "provider-history") return history_request(request);
+    if (request.verb == "provider-history") return presence_->history().request(request);
     if (auto answer = rules_request(request)) return *answer;
     if (request.verb != "provider-status" && request.uid != 0)
         return refuse({CauseCode::not_allowed,
@@ -236,7 +223,7 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
             p.market(word == "on", offer_->wall_now(), out);
         });
     } else if (request.verb == "provider-pause" || request.verb == "provider-resume") {
-        done = pause(request.verb == "provider-pause");
+        presence_->pause(request.verb == "provider-pause");
     } else if (request.verb == "provider-renew") {
         done = renewal_->renew();
     } else if (request.verb == "provider-set") {
@@ -277,8 +264,8 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     }
     if (request.verb != "provider-status") {
         offer_->arm();
-        (void)apply_bounds();
-        if (request.verb == "provider-unset") presence_configured();
+        (void)presence_->apply_bounds();
+        if (request.verb == "provider-unset") presence_->configured();
     }
     reply.ok = true;
     reply.json = provider_json();
@@ -309,7 +296,7 @@ std::string Agent::provider_json() const {
     j.field("user", as_root_.user);
     j.field("market", market_->connected()).field("market_trouble", market_->trouble());
     if (ledger_->mark().seq > 0) j.field("ledger_seen", ledger_->mark().text());
-    write_presence(j);
+    presence_->write(j);
     j.key("set_by_owner").begin_array();
     for (const Provider::Override& o : offer_->provider().overrides())
         j.begin_object()

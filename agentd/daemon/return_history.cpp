@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Agent: how it was each time that the owner of this node came back
-// (agentd/core/owner_returns.hpp), in its database, and for him.
-#include <algorithm>
+#include "agentd/daemon/return_history.hpp"
+
+#include <map>
 #include <tuple>
 
-#include "agentd/daemon/agent.hpp"
 #include "agentd/store/records.hpp"
 #include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
+#include "kernel/sys/host/clock.hpp"
 
 namespace souk {
 namespace {
 
 constexpr const char* kind_return = "return";
 
-// In the order of their numbers.
+// Keys sort as the numbers do.
 std::string key_of(uint64_t number) {
     const std::string text = std::to_string(number);
     return std::string(20 - text.size(), '0') + text;
@@ -21,34 +22,47 @@ std::string key_of(uint64_t number) {
 
 }  // namespace
 
-Status Agent::load_returns() {
+Status ReturnHistory::load() {
     std::map<uint64_t, OwnerReturn> returns;  // the oldest first
-    TRY(state_->read_all(kind_return, [&](const StateDb::Row& row) -> Status {
+    TRY(commits_.read_all(kind_return, [&](const StateDb::Row& row) -> Status {
         TRY_ASSIGN(OwnerReturn before, wire::unpack<OwnerReturn>(row.value));
         returns.insert_or_assign(before.number, std::move(before));
         return {};
     }));
     for (auto& [number, before] : returns) returns_.load(std::move(before));
-    returns_.configured(config_.promise);
-    TRY_ASSIGN(const auto paused, state_->db().get("owner", "paused"));
-    paused_ = paused.has_value();
     return {};
 }
 
-void Agent::keep(const OwnerReturns::News& news) {
-    if (news.kept) tell_missed(*news.kept);
-    if (news.kept)
-        state_->put(kind_return, key_of(news.kept->number), wire::pack(*news.kept), Durable::later);
-    for (const uint64_t number : news.forgotten)
-        state_->erase(kind_return, key_of(number), Durable::later);
-    returns_timer_.cancel();
-    if (const Nanos due = returns_.due(); due != Nanos::never())
-        returns_timer_ = loop_.at(due, [this] { see_return(); });
+void ReturnHistory::began(const std::string& cause, const std::string& why) {
+    OwnerReturns::Guests guests = guests_.guests_now();
+    guests.lowered = false;  // they will be in a moment
+    keep(returns_.began(Loop::now(), unix_now(), cause, why, guests));
 }
 
-// The market may refund the owner for the job that was in the way (refund_permille): the one that
-// begins the reason ("n1.7: it stands in memory"). Told once; a market that is away does not hear.
-void Agent::tell_missed(const OwnerReturn& now) {
+void ReturnHistory::see() {
+    if (!returns_.open()) return;
+    keep(returns_.see(Loop::now(), guests_.guests_now()));
+}
+
+void ReturnHistory::ended() { keep(returns_.ended(Loop::now(), guests_.guests_now())); }
+
+void ReturnHistory::keep(const OwnerReturns::News& news) {
+    if (news.kept) {
+        tell_missed(*news.kept);
+        commits_.put(kind_return, key_of(news.kept->number), wire::pack(*news.kept),
+                     Durable::later);
+    }
+    for (const uint64_t number : news.forgotten)
+        commits_.erase(kind_return, key_of(number), Durable::later);
+    timer_.cancel();
+    if (const Nanos due = returns_.due(); due != Nanos::never())
+        timer_ = loop_.at(due, [this] { see(); });
+}
+
+// The market may refund the owner for the job that was in the way (refund_permille): the job whose
+// id begins the reason ("n1.7: it stands in memory"). It is told once. A market that is away at
+// that moment does not hear of it.
+void ReturnHistory::tell_missed(const OwnerReturn& now) {
     using Which = OwnerReturns::Which;
     if (told_missed_.number != now.number) told_missed_ = {};
     const std::tuple<Which, const std::string&, const std::string&> parts[] = {
@@ -62,43 +76,29 @@ void Agent::tell_missed(const OwnerReturn& now) {
         wire::CtlRequest request;
         request.verb = "promise-missed";
         request.args = {job->text(), to_string(which)};
-        market_->ask(std::move(request), [](const wire::CtlReply&) {});
+        market_.ask(std::move(request), [](const wire::CtlReply&) {});
     }
     told_missed_ = now;
 }
 
-OwnerReturns::Guests Agent::guests_now() const {
-    Guest::Here here = guests_->machine().here(config_.node);
-    OwnerReturns::Guests now;
-    now.running = here.running;
-    now.in_memory = here.in_memory;
-    now.here = here.all;
-    now.memory_mb = here.memory_mb;
-    now.who = std::move(here.who);
-    now.lowered = rung_ != OwnerUse::Rung::none && rank_trouble_.empty();
-    now.trouble = rank_trouble_;
-    if (rung_ != OwnerUse::Rung::none && offer_->provider().share().when_here() &&
-        presence_policy().on_return != OwnerUsePolicy::Return::leave) {
-        now.share = offer_->provider().lent_by();
-        now.within_share = share_ && !share_->memory_waits(offer_->provider().lent().memory_mb,
-                                                           offer_->machine_size());
+wire::CtlReply ReturnHistory::request(const wire::CtlRequest& request) const {
+    constexpr size_t most = OwnerReturns::kept_max, shown = 20;
+    wire::CtlReply reply;
+    const auto limit =
+        request.args.empty() ? std::optional<size_t>(shown) : whole_number<size_t>(request.args[0]);
+    reply.ok = limit && *limit <= most && request.args.size() <= 1;
+    if (!reply.ok) {
+        reply.error = "history takes a number up to " + std::to_string(most) + ", or nothing";
+        return reply;
     }
-    return now;
-}
-
-void Agent::see_return() {
-    if (!returns_.open()) return;
-    keep(returns_.see(Loop::now(), guests_now()));
-}
-
-std::string Agent::history_json(size_t limit) const {
     JsonWriter j;
-    j.begin_object().field("node", config_.node);
-    returns_.write(j, limit);
-    return j.end_object().take();
+    j.begin_object().field("node", node_);
+    returns_.write(j, *limit);
+    reply.json = j.end_object().take();
+    return reply;
 }
 
-std::vector<Metric> Agent::promise_metrics() const {
+std::vector<Metric> ReturnHistory::metrics() const {
     using Which = OwnerReturns::Which;
     Metric times{"souk_node_owner_seconds",
                  "From the first sign that the owner is back until that is his, by quantile.",
