@@ -17,19 +17,16 @@
 #include <string>
 #include <vector>
 
-#include "agentd/core/home.hpp"
 #include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
 #include "agentd/daemon/guest_host.hpp"
-#include "agentd/daemon/home_files.hpp"
-#include "agentd/daemon/job_snapshots.hpp"
+#include "agentd/daemon/home_shell.hpp"
 #include "agentd/daemon/leave_waits.hpp"
 #include "agentd/daemon/ledger_mark.hpp"
 #include "agentd/daemon/load_meter.hpp"
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/node_identity.hpp"
 #include "agentd/daemon/node_share.hpp"
-#include "agentd/daemon/output_files.hpp"
 #include "agentd/daemon/owner_presence.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/price_learning.hpp"
@@ -46,10 +43,7 @@
 
 namespace souk {
 
-class Agent final : private ToolHost,
-                    private OwnHome,
-                    private GuestListener,
-                    private OfferListener {
+class Agent final : private ToolHost, private GuestListener, private OfferListener {
   public:
     // `root` outlives it.
     Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& root);
@@ -63,27 +57,15 @@ class Agent final : private ToolHost,
     static std::span<const std::string_view> reloaded();
 
   private:
-    // agent.cpp: machines and their outputs
-    void home_step(const std::function<void(Home&, home::Outputs&)>& step);
-    void apply(home::Output& output);
-    void after_commit(std::function<void()> fn);
-    void tick_home();
-
     // agent_start.cpp
     Status open_directories();
-    StartFiles start_files();
     Status open_share();
-    Status adopt_users();
-    void learn_address(const std::string& seen_at);
     Status listen();
 
     // agent_wiring.cpp: what each part tells the others through this one
     void wire_peers();
     Status wire_ledger();
     void wire_market();
-
-    // agent_recover.cpp: what the daemon before left
-    Status recover_home();
 
     // agent_metrics.cpp
     Status open_metrics();
@@ -93,34 +75,8 @@ class Agent final : private ToolHost,
     // agent_load.cpp
     void tick_load();
 
-    // agent_home.cpp: this node as the home of jobs
-    void command_guest(const Peer& peer, GuestCommand command);
-    void add_image_key(GuestCommand& command) const;
-    void add_disk_secret(GuestCommand& command) const;
-    void add_file_systems(GuestCommand& command) const;
-    Status from_guest(const NodeName& node, const wire::Frame& frame);
-    void guest_event(const NodeName& node, const GuestEvent& event);
-    const HomeJob* output_owner(const NodeName& node, const JobId& id, Epoch epoch) const;
-    void stdio_data(const NodeName& node, const wire::StdioData& data);
-    void stdio_input_ack(const NodeName& node, const wire::StdioInputAck& ack);
-    void from_market(const FromMarket& message);
-    void tell(const home::Tell& tell);
-    void gone_back(const JobId& id);
-    void splice(const JobId& id, const std::string& files);
-    void finish_terminals(const JobId& id);
-    std::string why_waits(const HomeJob& job) const override;
-    wire::Meter meter(const HomeJob& job) const override;
-    void tell_waiting();
-    std::string summary(const HomeJob& job) const;
-    TerminalOutlet outlet();
-
-    // What this node's own guests tell it.
-    void from_own_guest(const GuestEvent& event) override { guest_event(config_.node, event); }
-    void from_own_guest(const Expel& expel) override;
-    void from_own_guest(const wire::StdioData& data) override { stdio_data(config_.node, data); }
-    void from_own_guest(const wire::StdioInputAck& ack) override {
-        stdio_input_ack(config_.node, ack);
-    }
+    std::string why_waits(const HomeJob& job) const override { return home_->why_waits(job); }
+    wire::Meter meter(const HomeJob& job) const override { return home_->meter(job); }
     void guests_stepped() override {
         check_left();
         presence_->guests_stepped();
@@ -163,14 +119,19 @@ class Agent final : private ToolHost,
     void tools_come();
     void accept_tool(Fd socket);
     void drop_session(ToolSession* session);
-    Result<std::string> user_name(uint32_t uid);
     const NodeName& node() const override { return config_.node; }
-    Terminals& terminals() override { return *terminals_; }
-    const HomeJob* job(const JobId& id) const override { return home_.find(id); }
-    Result<JobId> submit(const wire::Submit& request, uint32_t uid) override;
-    Status change(const JobId& id, const JobTerms& terms) override;
-    void signal(const JobId& id, int32_t number, bool ends) override;
-    void attached_to_finished(const JobId& id) override;
+    Terminals& terminals() override { return home_->terminals(); }
+    const HomeJob* job(const JobId& id) const override { return home_->machine().find(id); }
+    Result<JobId> submit(const wire::Submit& request, uint32_t uid) override {
+        return home_->submit(request, uid);
+    }
+    Status change(const JobId& id, const JobTerms& terms) override {
+        return home_->change(id, terms);
+    }
+    void signal(const JobId& id, int32_t number, bool ends) override {
+        home_->signal(id, number, ends);
+    }
+    void attached_to_finished(const JobId& id) override { home_->attached_to_finished(id); }
     void ask_market(wire::CtlRequest request, std::function<void(wire::CtlReply)> answer) override;
     bool may_wait(uint32_t uid, size_t more) const override;
     void closed(ToolSession* session, bool welcomed, const Error& why) override;
@@ -187,15 +148,10 @@ class Agent final : private ToolHost,
     root::Helper& root_;
     std::unique_ptr<Commits> state_;
     NodeIdentity identity_;
-    std::string image_secret_;  // of which the keys of transfers are made
-    Home home_;
     std::unique_ptr<Peers> peers_;
     std::unique_ptr<MarketLink> market_;
     std::unique_ptr<CertificateRenewal> renewal_;
-    std::unique_ptr<Terminals> terminals_;
-    std::unique_ptr<OutputFiles> output_files_;
-    std::unique_ptr<HomeFiles> files_;
-    JobSnapshots snapshots_{loop_, log_, start_files()};
+    std::unique_ptr<HomeShell> home_;
     std::unique_ptr<LedgerMark> ledger_;
     std::unique_ptr<NodeShare> share_;  // null: this machine has no control groups
     LoadMeter load_{log_};              // of groups of the share
@@ -214,12 +170,10 @@ class Agent final : private ToolHost,
     Watch tools_watch_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, load_timer_, outage_timer_;
+    Timer load_timer_;
     UserShare tools_share_{tool_bounds(config_)};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
-    std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     std::function<void()> on_ready_;
-    bool outage_told_ = false;  // to those whose jobs wait
 };
 
 }  // namespace souk

@@ -17,25 +17,13 @@ constexpr Nanos load_period = Nanos::from_s(1);
 constexpr Nanos group_kept = Nanos::from_s(10);
 constexpr uint64_t trim_ticks = 30;
 
-// On the disk of that directory; nullopt: not known.
-std::optional<int64_t> bytes_free(const std::string& directory) {
-    struct statvfs fs {};
-    if (::statvfs(directory.c_str(), &fs) != 0) return std::nullopt;
-    const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
-    return static_cast<int64_t>(std::min<uint64_t>(free, INT64_MAX));
-}
-
 }  // namespace
 
 void Agent::tick_load() {
     LoadReading reading = load_.read(offer_->provider().record().cpus);
     offer_->step(
         [&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
-    const auto disk = bytes_free(config_.state + "/images");
-    home_step([&](Home& h, home::Outputs&) {
-        h.free_memory(reading.free_mb << 20);
-        if (disk) h.free_disk(*disk);
-    });
+    home_->free_memory(reading.free_mb);
     presence_->see_load(reading, load_ticks_);
     // Each job when it is new, and then seldomer, at least once a minute, a few of them now.
     guests_->look(load_ticks_);

@@ -27,7 +27,7 @@ std::vector<Metric> Agent::metrics() const {
     std::map<std::string, double> phases;
     for (int p = static_cast<int>(JobPhase::waiting); p < static_cast<int>(JobPhase::finished); ++p)
         phases[to_string(static_cast<JobPhase>(p))] = 0;
-    for (const auto& [seq, job] : home_.jobs())
+    for (const auto& [seq, job] : home_->machine().jobs())
         if (job.phase != JobPhase::finished) ++phases[to_string(job.phase)];
     Metric jobs{
         "souk_node_home_jobs", "Unfinished jobs that were submitted here, by phase.", false, {}};
@@ -75,7 +75,7 @@ std::vector<Metric> Agent::metrics() const {
 std::vector<StatusLine> Agent::status_lines() const {
     const ProviderReport r = offer_->provider().report();
     size_t waiting = 0, frozen = 0, unfinished = 0;
-    for (const auto& [seq, job] : home_.jobs()) {
+    for (const auto& [seq, job] : home_->machine().jobs()) {
         unfinished += job.phase != JobPhase::finished;
         waiting += job.phase == JobPhase::waiting;
         frozen += job.phase == JobPhase::frozen;

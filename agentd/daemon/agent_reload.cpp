@@ -78,7 +78,7 @@ Status Agent::reload(const Config& config) {
     config_.disk_mb_per_s = config.disk_mb_per_s;
     config_.home.memory_default_mb = config.home.memory_default_mb;
     config_.home.wake = config.home.wake;
-    home_step([&](Home& h, home::Outputs&) { h.configured(config_.home); });
+    home_->step([&](Home& h, home::Outputs&) { h.configured(config_.home); });
     config_.leave_mb_per_s = config.leave_mb_per_s;
     config_.owner_free_mb = config.owner_free_mb;
     config_.presence = config.presence;

@@ -14,11 +14,9 @@
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/store/records.hpp"
-#include "checkpoint/stream_tag.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/net/descriptors.hpp"
 #include "kernel/sys/process/own_rights.hpp"
-#include "kernel/trust/openssl.hpp"
 
 namespace souk {
 namespace {
@@ -31,33 +29,24 @@ constexpr Nanos listen_patience = Nanos::from_s(2);
 Status Agent::begin(std::function<void()> on_ready) {
     on_ready_ = std::move(on_ready);
     TRY(open_directories());
-    TRY_ASSIGN(image_secret_, trust::random_bytes(StreamTag::key_bytes));
     TRY(identity_.open(loop_, log_, config_, root_));
     TRY(open_share());
     // What measures is loaded, no thread was begun, and nothing was read that others wrote.
     if (const Status less = give_up_measuring(); !less)
         log_.notice("agentd may load programs into the kernel", {{"WHY", less.error()}});
-    home_.tell_to(trace_.listener());
-    TRY_ASSIGN(Fd spools, open_at(AT_FDCWD, config_.state + "/home", O_RDONLY | O_DIRECTORY));
-    terminals_ = std::make_unique<Terminals>(
-        loop_, std::move(spools),
-        TerminalBounds{.stream_bytes = static_cast<uint64_t>(config_.output_mb) << 20,
-                       .user_bytes = static_cast<uint64_t>(config_.user_output_mb) << 20,
-                       .disk_reserve_bytes = config_.disk_reserve_bytes()},
-        outlet());
-    output_files_ = std::make_unique<OutputFiles>(
-        loop_, log_, *terminals_,
-        OutputFiles::Host{[this](const JobId& id) { return home_.find(id); },
-                          [this](const JobId& id) { attached_to_finished(id); },
-                          [this](std::function<void()> fn) { after_commit(std::move(fn)); },
-                          start_files()});
     wire_peers();
-    files_ = std::make_unique<HomeFiles>(
-        loop_, log_, start_files(), BulkIdentity{config_.node, config_.address, identity_.tls()},
-        config_.state + "/files", [this](const JobId& id, const FilesUse& use) {
-            home_step(
-                [&](Home& h, home::Outputs& out) { h.files_used(id, use, Loop::now(), out); });
-        });
+    wire_market();
+    TRY(wire_ledger());
+    home_ = std::make_unique<HomeShell>(HomeShellParts{.loop = loop_,
+                                                       .log = log_,
+                                                       .trace = trace_,
+                                                       .config = config_,
+                                                       .root = root_,
+                                                       .accounts = accounts_,
+                                                       .tls = identity_.tls(),
+                                                       .commits = *state_,
+                                                       .peers = *peers_,
+                                                       .market = *market_});
     guests_ = std::make_unique<GuestHost>(GuestHostParts{.loop = loop_,
                                                          .log = log_,
                                                          .root = root_,
@@ -70,12 +59,11 @@ Status Agent::begin(std::function<void()> on_ready) {
                                                          .peers = *peers_,
                                                          .load = load_,
                                                          .share = share_.get(),
-                                                         .own = *this,
+                                                         .own = *home_,
                                                          .listener = *this,
                                                          .accounts = accounts_});
+    TRY(home_->open(*guests_));
     TRY(guests_->open());
-    TRY(wire_ledger());
-    wire_market();
     use_ = std::make_unique<UseReports>(loop_, *state_, *market_, *guests_, config_.home.boot);
     offer_ = std::make_unique<OwnerOffer>(OwnerOfferParts{.loop = loop_,
                                                           .log = log_,
@@ -104,8 +92,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(learning_->load());
     TRY(use_->load());
     TRY(guests_->recover());
-    TRY(recover_home());
-    TRY(adopt_users());
+    TRY(home_->recover());
     TRY(listen());
     TRY(open_metrics());
     offer_->arm();
@@ -121,30 +108,6 @@ Status Agent::begin(std::function<void()> on_ready) {
     return {};
 }
 
-// A node of a version before has jobs of users whom souk-root has not seen.
-Status Agent::adopt_users() {
-    std::map<uint32_t, std::set<uint32_t>> groups;
-    for (const auto& [seq, job] : home_.jobs()) {
-        if (job.phase == JobPhase::finished) continue;
-        const LaunchSpec& launch = job.spec.launch;
-        groups[launch.uid].insert(launch.gid);
-        groups[launch.uid].insert(launch.groups.begin(), launch.groups.end());
-    }
-    std::vector<RunsAs> users;
-    users.reserve(groups.size());
-    for (const auto& [uid, all] : groups)
-        users.push_back({true, uid, *all.begin(), {all.begin(), all.end()}});
-    return root_.adopt(users);
-}
-
-StartFiles Agent::start_files() {
-    return {
-        [this](const std::vector<std::string>& words, const std::vector<int>& fds, bool session) {
-            return root_.program(root::Program::files, words, fds, session);
-        },
-        root_.end()};
-}
-
 Status Agent::open_directories() {
     // souk-root has made what lies there.
     TRY_ASSIGN(state_, Commits::open(loop_, log_, config_.state));
@@ -157,15 +120,6 @@ Status Agent::open_share() {
         TRY(load_.open(share_->cgroups(), config_.cgroup.substr(config_.cgroup.find('/') + 1),
                        OwnerPresence::load_options(config_, root_, config_.presence)));
     return root_.keep_packets(load_.packet_programs());
-}
-
-// An agent that listens on every address is told by its market where that sees it. Kept, as
-// checkpoints need it also when the market is away.
-void Agent::learn_address(const std::string& seen_at) {
-    if (config_.home.address_known || seen_at.empty()) return;
-    home_.own_address(seen_at);
-    const auto known = state_->db().get("address", "own");
-    if (!known || *known != seen_at) state_->put("address", "own", seen_at, Durable::later);
 }
 
 Status Agent::listen() {

@@ -61,11 +61,6 @@ UserShare::Bounds Agent::tool_bounds(const Config& config) {
     return {.all = all, .reserve = all / 8, .each = each};
 }
 
-Result<std::string> Agent::user_name(uint32_t uid) {
-    TRY_ASSIGN(const auto account, accounts_.told([&] { return accounts_.numbered(uid); }));
-    return account ? account->name : std::to_string(uid);
-}
-
 void Agent::accept_tool(Fd socket) {
     const auto who = peer_cred(socket.get());
     if (!who)
@@ -110,72 +105,6 @@ void Agent::drop_session(ToolSession* session) {
     sessions_.erase(it);
     kept->end();
     loop_.defer([kept] {});  // it may be on the stack now
-}
-
-Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
-    if (request.retry)
-        if (const HomeJob* known = home_.find_token(uid, request.token)) return known->id;
-    if (uid == 0 && !takes_root_jobs(config_))
-        return fail(
-            CauseCode::not_allowed,
-            "root has no jobs on this machine: submit as a plain user, or set root_jobs = true in "
-            "agentd's configuration");
-    Submission s;
-    s.spec = request.spec;
-    s.terms = request.terms;
-    s.name = request.name;
-    TRY_ASSIGN(s.user, user_name(uid));
-    s.spec.user = s.user;
-    s.spec.as = {};
-    TRY_ASSIGN(const auto shared, directories_of(config_.shared_files));
-    choose_files(s.spec, request.files_said, config_.files, lies_below(s.spec.launch.cwd, shared),
-                 config_.files_tmp);
-    for (const std::string* path : {&s.spec.launch.cwd, &s.spec.launch.path})
-        if (s.spec.tmp == FilesTmp::own && lies_below(*path, {"/tmp"}))
-            return fail(CauseCode::invalid, "its /tmp is its own, and empty as it begins: " +
-                                                *path + " is not there (srun --tmp=shared)");
-    if (s.spec.files == FilesMode::local && !s.spec.local_paths.empty())
-        return fail("--local-path is for --files=home or auto: this job sees all of its node");
-    if (s.spec.files_snapshot && s.spec.files == FilesMode::local)
-        return fail("--files-snapshot is for --files=home or auto: this job sees its node's files");
-    if (s.spec.files_snapshot && lies_below(s.spec.launch.cwd, laid_over(s.spec)))
-        return fail("--files-snapshot: " + s.spec.launch.cwd +
-                    " is not its home's, where the job runs");
-    if (s.spec.files_snapshot && s.spec.checkpoint_every.ns == 0 &&
-        config_.home.checkpoint_every.ns == 0)
-        return fail("--files-snapshot needs --checkpoint-every: it is taken with each checkpoint");
-    s.token = request.token;
-    s.group = request.group;
-    s.out_file = request.out_file;
-    s.err_file = request.err_file;
-    TRY_ASSIGN(const std::string secret, trust::random_bytes(DiskKey::secret_bytes));
-    s.disk_secret = trust::hex(secret);
-    const JobId next = home_.next_id();
-    TRY(terminals_->prepare(next, request.attach, uid));
-    Result<JobId> id = fail("");
-    home_step([&](Home& h, home::Outputs& out) { id = h.submit(std::move(s), unix_now(), out); });
-    if (!id) terminals_->erase(next);
-    return id;
-}
-
-Status Agent::change(const JobId& id, const JobTerms& terms) {
-    Status done;
-    home_step([&](Home& h, home::Outputs& out) { done = h.change(id, terms, Loop::now(), out); });
-    return done;
-}
-
-void Agent::signal(const JobId& id, int32_t number, bool ends) {
-    home_step([&](Home& h, home::Outputs& out) {
-        // One that stands in memory could take it, but only when it goes on.
-        const HomeJob* job = h.find(id);
-        const bool taken = !(ends && job && job->phase == JobPhase::frozen) &&
-                           h.signal(id, number, out).has_value();
-        if (!taken && ends) (void)h.cancel(id, Loop::now(), out);
-    });
-}
-
-void Agent::attached_to_finished(const JobId& id) {
-    if (!exit_waits_.contains(id)) finish_terminals(id);
 }
 
 void Agent::ask_market(wire::CtlRequest request, std::function<void(wire::CtlReply)> answer) {
@@ -320,7 +249,8 @@ std::string Agent::provider_json() const {
 std::string Agent::node_json() const {
     const ProviderReport r = offer_->provider().report();
     size_t unfinished = 0;
-    for (const auto& [seq, job] : home_.jobs()) unfinished += job.phase != JobPhase::finished;
+    for (const auto& [seq, job] : home_->machine().jobs())
+        unfinished += job.phase != JobPhase::finished;
     JsonWriter j;
     j.begin_object()
         .field("node", config_.node)

@@ -74,7 +74,7 @@ Result<std::string> Agent::list_held(const std::string& id, const std::string& b
         next = name_of(key);
         return j.end_array().take();
     }
-    const auto& jobs = home_.jobs();
+    const auto& jobs = home_->machine().jobs();
     for (auto it = after.job ? jobs.upper_bound(*after.job) : jobs.begin(); it != jobs.end();
          ++it) {
         const HomeJob& job = it->second;
@@ -82,7 +82,7 @@ Result<std::string> Agent::list_held(const std::string& id, const std::string& b
                         : job.phase == JobPhase::finished && job.orphans.empty())
             continue;
         j.begin_object().field("kind", "job");
-        home_.describe(job.id, now, j);
+        home_->machine().describe(job.id, now, j);
         if (!id.empty()) write_record(j, job);
         j.end_object();
         if (j.bytes() < wire::json_part_bytes) continue;
@@ -123,7 +123,7 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_mark
         reply.json = std::move(*load);
         return reply;
     }
-    const HomeJob* job = home_.find(*id);
+    const HomeJob* job = home_->machine().find(*id);
     if (!job)
         return refuse({CauseCode::not_found,
                        "job " + id->text() +
@@ -166,7 +166,7 @@ Result<std::string> Agent::output_json(const wire::CtlRequest& request, const Ho
     j.begin_object().field("id", job.id.text());
     j.field("ended", job.phase == JobPhase::finished).key("streams").begin_array();
     for (const int stream : {0, 1}) {
-        TRY_ASSIGN(const auto kept, terminals_->peek(job, stream, from[stream], lines));
+        TRY_ASSIGN(const auto kept, home_->terminals().peek(job, stream, from[stream], lines));
         j.begin_object().field("begin", kept.begin).field("from", kept.from);
         j.field("end", kept.end).field("hex", trust::hex(kept.bytes)).end_object();
     }

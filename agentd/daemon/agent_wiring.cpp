@@ -5,20 +5,13 @@
 #include "agentd/daemon/agent.hpp"
 
 namespace souk {
-namespace {
-
-// a market that is started again takes less
-constexpr Nanos outage_worth_telling = Nanos::from_s(1);
-
-}  // namespace
-
 void Agent::wire_peers() {
     Peers::Handlers peers;
     peers.guest_up = [this](const NodeName& node) {
-        home_step([&](Home& h, home::Outputs& out) { h.guest_up(node, Loop::now(), out); });
+        home_->step([&](Home& h, home::Outputs& out) { h.guest_up(node, Loop::now(), out); });
     };
     peers.undelivered = [this](const NodeName& node, const GuestCommand& c) {
-        home_step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
+        home_->step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
     };
     peers.too_old = [this](const NodeName& node, const GuestCommand& c, const Trouble& why) {
         GuestEvent refused;
@@ -30,16 +23,15 @@ void Agent::wire_peers() {
             refused.program_error = true;
         }
         refused.why = why;
-        guest_event(node, refused);
+        home_->guest_event(node, refused);
     };
     peers.from_guest = [this](const NodeName& node, const wire::Frame& f) {
-        return from_guest(node, f);
+        return home_->from_guest(node, f);
     };
-    peers.guest_needed = [this](const NodeName& node) { return home_.needs_guest(node); };
-    peers.guest_drained = [this](const NodeName& node) {  // what did not fit was lost
-        for (const auto& [seq, job] : home_.jobs())
-            if (job.phase == JobPhase::running && job.at.node == node) terminals_->resync(job);
+    peers.guest_needed = [this](const NodeName& node) {
+        return home_->machine().needs_guest(node);
     };
+    peers.guest_drained = [this](const NodeName& node) { home_->guest_drained(node); };
     peers.home_up = [this](const NodeName& node) { guests_->home_up(node); };
     peers.home_down = [this](const NodeName& node) {
         guests_->step([&](Guest& g, guest::Outputs&) { g.home_down(node); });
@@ -81,28 +73,23 @@ void Agent::wire_market() {
         return view_request(r, true);
     };
     market.up = [this](const std::string& seen_at) {
-        learn_address(seen_at);
         offer_->step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
-        home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
+        home_->market_up(seen_at);
         ledger_->compare();
         use_->tell(true);
-        outage_timer_.cancel();
-        if (std::exchange(outage_told_, false)) tell_waiting();
     };
-    market.down = [this] {
-        home_step([](Home& h, home::Outputs&) { h.market_down(); });
-        outage_timer_ = loop_.after(outage_worth_telling, [this] {
-            outage_told_ = true;
-            tell_waiting();
-        });
-    };
+    market.down = [this] { home_->market_down(); };
     market.tried = [this] {
         if (const auto told = std::exchange(on_ready_, nullptr)) told();
     };
     market.certified = [this](const wire::Certified& c) { renewal_->certified(c); };
     market.revoked = [this](const std::string& list) { renewal_->revoked(list); };
     market.ticket_keys = [this](const wire::TicketKeys& told) { renewal_->ticket_keys(told); };
-    market.message = [this](const FromMarket& m) { from_market(m); };
+    market.message = [this](const FromMarket& m) {
+        if (const auto* note = std::get_if<ProviderNote>(&m)) return offer_->noted(*note);
+        home_->from_market(m);
+        if (std::holds_alternative<JobNote>(m)) ledger_->compare_soon();
+    };
     market_ = std::make_unique<MarketLink>(loop_, log_, identity_.tls(), config_.node,
                                            config_.address, config_.market, std::move(market));
     renewal_ =

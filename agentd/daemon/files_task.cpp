@@ -11,6 +11,14 @@ namespace {
 constexpr size_t said_max = 4096;
 }  // namespace
 
+StartFiles files_starter(root::Helper& root) {
+    return {
+        [&root](const std::vector<std::string>& words, const std::vector<int>& fds, bool session) {
+            return root.program(root::Program::files, words, fds, session);
+        },
+        root.end()};
+}
+
 Result<std::unique_ptr<FilesTask>> FilesTask::start(Loop& loop, const StartFiles& start,
                                                     const FilesTaskWords& words,
                                                     const LaunchSpec& user, int root, Nanos limit,

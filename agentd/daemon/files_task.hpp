@@ -9,10 +9,14 @@
 #include <string>
 
 #include "agentd/daemon/files_pump.hpp"
+#include "agentd/root/helper.hpp"
 #include "kernel/base/launch.hpp"
 #include "kernel/sys/loop/loop.hpp"
 
 namespace souk {
+
+// Has souk-root start souk-files and end it.
+StartFiles files_starter(root::Helper& root);
 
 struct FilesTaskWords {
     std::string what, name, directory;  // agentd/files/program/snapshots.hpp

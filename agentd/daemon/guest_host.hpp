@@ -149,7 +149,6 @@ class GuestHost {
     void wire_transfers();
     void wire_precopy();
     void wire_files();
-    StartFiles start_files();
     Status image_came(const GuestKey& key, const Manifest& m, MoveForm form);
 
     void apply(guest::Output& output);

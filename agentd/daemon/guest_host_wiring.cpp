@@ -150,19 +150,12 @@ void GuestHost::wire_precopy() {
                                               std::move(h));
 }
 
-StartFiles GuestHost::start_files() {
-    return {
-        [this](const std::vector<std::string>& words, const std::vector<int>& fds, bool session) {
-            return root_.program(root::Program::files, words, fds, session);
-        },
-        root_.end()};
-}
-
 void GuestHost::wire_files() {
     files_ = std::make_unique<GuestFiles>(
         loop_, log_, peers_, site_.reach.take,
         ContentStoreOptions{config_.state + "/contents",
-                            static_cast<uint64_t>(config_.contents_mb) << 20, start_files()});
+                            static_cast<uint64_t>(config_.contents_mb) << 20,
+                            files_starter(root_)});
     site_.files_made = [this] { return GuestFiles::make(root_.devices()); };
     site_.files_begin = [this](const GuestJob& job, const Capsule& capsule) {
         files_->begin(job, capsule);
@@ -190,7 +183,7 @@ void GuestHost::wire_files() {
                const std::function<void(const Status&)>& done) -> Result<std::shared_ptr<void>> {
         TRY_ASSIGN(
             auto task,
-            FilesTask::start(loop_, start_files(),
+            FilesTask::start(loop_, files_starter(root_),
                              {"take", JobSnapshots::name(job.key.id, to.n), job.spec.launch.cwd},
                              job.spec.launch, root, snapshot_limit,
                              [done](const Result<std::string>& said) {
