@@ -1,15 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/agent.hpp"
-#include "agentd/store/records.hpp"
 
-#include <time.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "kernel/base/check.hpp"
+#include <cerrno>
+#include <utility>
+
 #include "kernel/sys/host/clock.hpp"
-#include "kernel/sys/host/log.hpp"
-#include "kernel/sys/host/zone.hpp"
+#include "kernel/sys/process/own_rights.hpp"
 
 namespace souk {
+namespace {
+
+constexpr Nanos listen_patience = Nanos::from_s(2);
+constexpr Nanos load_period = Nanos::from_s(1);
+constexpr Nanos group_kept = Nanos::from_s(10);
+constexpr uint64_t trim_ticks = 30;
+
+}  // namespace
 
 Agent::Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& root)
     : loop_(loop),
@@ -19,5 +32,399 @@ Agent::Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& 
       root_(root) {}
 
 Agent::~Agent() = default;
+
+// -------------------------------------------------------------------------------------------------
+// start
+
+Status Agent::begin(std::function<void()> on_ready) {
+    on_ready_ = std::move(on_ready);
+    // souk-root has made the directories that lie there.
+    TRY_ASSIGN(commits_, Commits::open(loop_, log_, config_.state));
+    TRY(identity_.open(loop_, log_, config_, root_));
+    TRY(open_share());
+    // The programs that measure are in the kernel now. No thread has begun, and nothing that others
+    // wrote has been read.
+    if (const Status less = give_up_measuring(); !less)
+        log_.notice("agentd may load programs into the kernel", {{"WHY", less.error()}});
+    make_peers();
+    make_market();
+    TRY(make_ledger());
+    make_home_and_guests();
+    make_owner();
+    make_views();
+    return start();
+}
+
+Status Agent::open_share() {
+    TRY_ASSIGN(share_, NodeShare::open(log_, config_.cgroup, config_.cpu_weight, root_.end()));
+    if (share_)
+        TRY(load_.open(share_->cgroups(), config_.cgroup.substr(config_.cgroup.find('/') + 1),
+                       OwnerPresence::load_options(config_, root_, config_.presence)));
+    return root_.keep_packets(load_.packet_programs());
+}
+
+// Reads what the daemon before left, the owner's word first: a guest that is found again may have
+// to leave.
+Status Agent::start() {
+    TRY(home_->open(*guests_));
+    TRY(guests_->open());
+    TRY(offer_->open());
+    TRY(presence_->load());
+    TRY(learning_->load());
+    TRY(use_->load());
+    TRY(guests_->recover());
+    TRY(home_->recover());
+    TRY(reap_children());
+    TRY(listen());
+    TRY(tools_->open());
+    TRY(figures_->open());
+    offer_->arm();
+    TRY(presence_->watch());
+    presence_->find();
+    rules_->evict_banned();
+    learning_->learn_soon();
+    shutdown_->watch();
+    tick_load();
+    renewal_->start();
+    use_->start();
+    market_->start();
+    return {};
+}
+
+// Nobody waits for these processes otherwise: their pidfds tell what matters.
+Status Agent::reap_children() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+    children_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!children_) return fail_errno("signalfd", errno);
+    TRY_ASSIGN(child_watch_, loop_.watch(children_.get(), POLLIN, [this](short) {
+        signalfd_siginfo info{};
+        while (::read(children_.get(), &info, sizeof info) > 0) {
+        }
+        while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+        }
+    }));
+    return {};
+}
+
+Status Agent::listen() {
+    const auto trouble = [this](const Error& e) {
+        log_.limited("accept", Loop::now(), Level::warning, "cannot take connections",
+                     {{"WHY", e}});
+    };
+    TRY_ASSIGN(const Address address, Address::resolve(config_.listen));
+    auto tcp = listen_stream(address, 1024, 0600, listen_patience);
+    if (!tcp) return wrap("listen on " + config_.listen, tcp.error());
+    TRY_ASSIGN(peers_listener_,
+               loop_.listen(
+                   std::move(*tcp), [this](Fd s) { peers_->accepted(std::move(s)); }, trouble));
+    return {};
+}
+
+// -------------------------------------------------------------------------------------------------
+// the parts, and what each tells the others
+
+void Agent::make_peers() {
+    Peers::Handlers peers;
+    peers.guest_up = [this](const NodeName& node) {
+        home_->step([&](Home& h, home::Outputs& out) { h.guest_up(node, Loop::now(), out); });
+    };
+    peers.undelivered = [this](const NodeName& node, const GuestCommand& c) {
+        home_->step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
+    };
+    peers.too_old = [this](const NodeName& node, const GuestCommand& c, const Trouble& why) {
+        GuestEvent refused;
+        refused.id = c.id;
+        refused.epoch = c.epoch;
+        refused.state = GuestState::failed;
+        if (c.verb == GuestVerb::start) {  // it fails as a program that is not there does
+            refused.error = ENOENT;
+            refused.program_error = true;
+        }
+        refused.why = why;
+        home_->guest_event(node, refused);
+    };
+    peers.from_guest = [this](const NodeName& node, const wire::Frame& f) {
+        return home_->from_guest(node, f);
+    };
+    peers.guest_needed = [this](const NodeName& node) {
+        return home_->machine().needs_guest(node);
+    };
+    peers.guest_drained = [this](const NodeName& node) { home_->guest_drained(node); };
+    peers.home_up = [this](const NodeName& node) { guests_->home_up(node); };
+    peers.home_down = [this](const NodeName& node) {
+        guests_->step([&](Guest& g, guest::Outputs&) { g.home_down(node); });
+    };
+    peers.from_home = [this](const NodeName& node, const wire::Frame& f) {
+        return guests_->from_home(node, f);
+    };
+    peers.home_drained = [this](const NodeName& node) { guests_->resync(node); };
+    peers.from_image = [this](uint64_t number, const NodeName& node, const wire::Frame& f) {
+        return guests_->from_image(number, node, f);
+    };
+    peers.image_closed = [this](uint64_t number) { guests_->image_closed(number); };
+    peers.asked = [this](uint64_t number, const trust::Peer& who, wire::CtlRequest request) {
+        tools_->remote_request(number, who, std::move(request));
+    };
+    peers_ = std::make_unique<Peers>(loop_, log_, identity_.tls(), config_.node, config_.address,
+                                     std::move(peers));
+}
+
+void Agent::make_market() {
+    MarketLink::Handlers market;
+    market.question = [this](wire::CtlRequest r) { return views_->answer_market(std::move(r)); };
+    market.up = [this](const std::string& seen_at) {
+        offer_->step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
+        home_->market_up(seen_at);
+        ledger_->compare();
+        use_->tell(true);
+    };
+    market.down = [this] { home_->market_down(); };
+    market.tried = [this] {
+        if (const auto told = std::exchange(on_ready_, nullptr)) told();
+    };
+    market.certified = [this](const wire::Certified& c) { renewal_->certified(c); };
+    market.revoked = [this](const std::string& list) { renewal_->revoked(list); };
+    market.ticket_keys = [this](const wire::TicketKeys& told) { renewal_->ticket_keys(told); };
+    market.message = [this](const FromMarket& m) {
+        if (const auto* note = std::get_if<ProviderNote>(&m)) return offer_->noted(*note);
+        home_->from_market(m);
+        if (std::holds_alternative<JobNote>(m)) ledger_->compare_soon();
+    };
+    market_ = std::make_unique<MarketLink>(loop_, log_, identity_.tls(), config_.node,
+                                           config_.address, config_.market, std::move(market));
+    renewal_ =
+        std::make_unique<CertificateRenewal>(loop_, log_, config_, identity_, *market_, *peers_);
+}
+
+Status Agent::make_ledger() {
+    TRY_ASSIGN(const auto known, commits_->db().get("seen", config_.market));
+    LedgerMark::Hooks ledger;
+    ledger.ask = [this](const wire::CtlRequest& request, auto answer) {
+        market_->ask(request, std::move(answer));
+    };
+    ledger.keep = [this](const std::string& text) {
+        commits_->put("seen", config_.market, text, Durable::later);
+    };
+    const ReceiptMark mark =
+        known ? parse_receipt_mark(*known).value_or(ReceiptMark{}) : ReceiptMark{};
+    ledger_ = std::make_unique<LedgerMark>(loop_, mark, std::move(ledger));
+    return {};
+}
+
+void Agent::make_home_and_guests() {
+    home_ = std::make_unique<HomeShell>(HomeShellParts{.loop = loop_,
+                                                       .log = log_,
+                                                       .trace = trace_,
+                                                       .config = config_,
+                                                       .root = root_,
+                                                       .accounts = accounts_,
+                                                       .tls = identity_.tls(),
+                                                       .commits = *commits_,
+                                                       .peers = *peers_,
+                                                       .market = *market_});
+    guests_ = std::make_unique<GuestHost>(GuestHostParts{.loop = loop_,
+                                                         .log = log_,
+                                                         .root = root_,
+                                                         .as_root = as_root_,
+                                                         .trace = trace_,
+                                                         .config = config_,
+                                                         .tls = identity_.tls(),
+                                                         .tickets = identity_.tickets(),
+                                                         .commits = *commits_,
+                                                         .peers = *peers_,
+                                                         .load = load_,
+                                                         .share = share_.get(),
+                                                         .own = *home_,
+                                                         .listener = *this,
+                                                         .accounts = accounts_});
+    use_ = std::make_unique<UseReports>(loop_, *commits_, *market_, *guests_, config_.home.boot);
+}
+
+void Agent::make_owner() {
+    offer_ = std::make_unique<OwnerOffer>(OwnerOfferParts{.loop = loop_,
+                                                          .log = log_,
+                                                          .trace = trace_,
+                                                          .config = config_,
+                                                          .commits = *commits_,
+                                                          .market = *market_,
+                                                          .guests = *guests_,
+                                                          .listener = *this});
+    learning_ =
+        std::make_unique<PriceLearning>(loop_, log_, config_.node, *commits_, *market_, *offer_);
+    presence_ = std::make_unique<OwnerPresence>(OwnerPresenceParts{.loop = loop_,
+                                                                   .log = log_,
+                                                                   .config = config_,
+                                                                   .root = root_,
+                                                                   .accounts = accounts_,
+                                                                   .commits = *commits_,
+                                                                   .market = *market_,
+                                                                   .load = load_,
+                                                                   .share = share_.get(),
+                                                                   .guests = *guests_,
+                                                                   .offer = *offer_});
+    shutdown_ = std::make_unique<ShutdownGuard>(loop_, log_, config_, *guests_, *presence_);
+    rules_ = std::make_unique<OwnerRules>(OwnerRulesParts{.loop = loop_,
+                                                          .log = log_,
+                                                          .config = config_,
+                                                          .as_root = as_root_,
+                                                          .market = *market_,
+                                                          .renewal = *renewal_,
+                                                          .ledger = *ledger_,
+                                                          .load = load_,
+                                                          .share = share_.get(),
+                                                          .guests = *guests_,
+                                                          .offer = *offer_,
+                                                          .learning = *learning_,
+                                                          .presence = *presence_});
+}
+
+void Agent::make_views() {
+    figures_ = std::make_unique<NodeFigures>(NodeFiguresParts{.loop = loop_,
+                                                              .log = log_,
+                                                              .config = config_,
+                                                              .root = root_,
+                                                              .market = *market_,
+                                                              .load = load_,
+                                                              .home = *home_,
+                                                              .guests = *guests_,
+                                                              .offer = *offer_,
+                                                              .presence = *presence_});
+    views_ = std::make_unique<NodeViews>(config_, *market_, *home_, *guests_, *offer_, *figures_);
+    tools_ = std::make_unique<ToolServer>(ToolServerParts{.loop = loop_,
+                                                          .log = log_,
+                                                          .config = config_,
+                                                          .accounts = accounts_,
+                                                          .socket = as_root_.tools.get(),
+                                                          .peers = *peers_,
+                                                          .market = *market_,
+                                                          .home = *home_,
+                                                          .rules = *rules_,
+                                                          .views = *views_});
+}
+
+void Agent::guests_stepped() {
+    rules_->guests_stepped();
+    presence_->guests_stepped();
+    shutdown_->guests_stepped();
+}
+
+// -------------------------------------------------------------------------------------------------
+// while it runs
+
+// Each second it reads how busy this node and its guests are, and tells whoever decides by it.
+void Agent::tick_load() {
+    const LoadReading reading = load_.read(offer_->provider().record().cpus);
+    offer_->step(
+        [&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
+    home_->free_memory(reading.free_mb);
+    presence_->see_load(reading, load_ticks_);
+    guests_->look(load_ticks_);
+    use_->tell_sends();
+    if (share_) share_->capsules().drop_kept(monotonic_now(), group_kept);
+    if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // a burst of jobs has left free memory
+    load_timer_ = loop_.after(load_period, [this] { tick_load(); });
+}
+
+std::span<const std::string_view> Agent::reloaded() {
+    static constexpr std::string_view keys[] = {
+        "awake_for_moves",
+        "check_ahead",
+        "cpu_weight",
+        "cpus",
+        "disk_mb_per_s",
+        "empty_s",
+        "files",
+        "files_tmp",
+        "frames",
+        "frames_warning_s",
+        "frames_zone",
+        "free_cpu_ms",
+        "free_memory_s",
+        "leave_mb_per_s",
+        "local_paths",
+        "memory_default_mb",
+        "memory_mb",
+        "near_group",
+        "near_mbit_per_s",
+        "near_round_trip_us",
+        "on_market",
+        "owner_away_s",
+        "owner_cpu_percent",
+        "owner_free_mb",
+        "owner_input",
+        "owner_leave_s",
+        "owner_network_mb_per_s",
+        "owner_pressure_ms",
+        "owner_programs",
+        "owner_return",
+        "owner_sessions",
+        "owner_stop_s",
+        "owner_wait_ms",
+        "owners",
+        "pids_max",
+        "price",
+        "price_curve",
+        "share",
+        "shared_files",
+        "speed",
+        "swap_mb",
+        "wake",
+    };
+    return keys;
+}
+
+// The offer is made anew, as at a start. What pvdctl has set still holds over the configuration.
+Status Agent::reload(const Config& config) {
+    TRY_ASSIGN(Provider provider, offer_->made_of(config));
+    // The file of users may have changed too. souk-root knows its path from the start.
+    TRY(guests_->reload_users(config_));
+    config_.owners = config.owners;
+    config_.files = config.files;
+    config_.shared_files = config.shared_files;
+    config_.files_tmp = config.files_tmp;
+    config_.local_paths = config.local_paths;
+    config_.price = config.price;
+    config_.speed = config.speed;
+    config_.cpus = config.cpus;
+    config_.memory_mb = config.memory_mb;
+    config_.frames = config.frames;
+    config_.frames_zone = config.frames_zone;
+    config_.frames_warning = config.frames_warning;
+    config_.price_curve = config.price_curve;
+    config_.share = config.share;
+    config_.on_market = config.on_market;
+    config_.cpu_weight = config.cpu_weight;
+    config_.pids_max = config.pids_max;
+    config_.swap_mb = config.swap_mb;
+    config_.disk_mb_per_s = config.disk_mb_per_s;
+    config_.home.memory_default_mb = config.home.memory_default_mb;
+    config_.home.wake = config.home.wake;
+    home_->step([&](Home& h, home::Outputs&) { h.configured(config_.home); });
+    config_.leave_mb_per_s = config.leave_mb_per_s;
+    config_.owner_free_mb = config.owner_free_mb;
+    config_.presence = config.presence;
+    config_.owner_cpu_percent = config.owner_cpu_percent;
+    config_.owner_wait = config.owner_wait;
+    config_.owner_network_mb_per_s = config.owner_network_mb_per_s;
+    config_.owner_signs = config.owner_signs;
+    config_.promise = config.promise;
+    config_.awake_for_moves = config.awake_for_moves;
+    config_.check_precopy = config.check_precopy;
+    guests_->configured();
+    offer_->replace(std::move(provider));
+    offer_->step([this](Provider& p, provider::Outputs& out) {
+        p.set_here(presence_->is_here(), out);
+        p.set_resting(presence_->why_paused(), out);
+        p.set_leaving(presence_->why_away(OwnerUse::Rung::leaving), out);
+        p.started(offer_->wall_now(), out);
+        p.market_up(out);
+    });
+    offer_->arm();
+    presence_->configured();
+    return {};
+}
 
 }  // namespace souk

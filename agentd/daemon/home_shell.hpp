@@ -54,7 +54,6 @@ class HomeShell final : public OwnHome {
     void step(const std::function<void(Home&, home::Outputs&)>& step);
     const Home& machine() const { return home_; }
     Terminals& terminals() { return *terminals_; }
-    const Terminals& terminals() const { return *terminals_; }
 
     // Tools.
     Result<JobId> submit(const wire::Submit& request, uint32_t uid);

@@ -220,7 +220,7 @@ void Cluster::check_owner(Node& n) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// the shell (agentd/daemon/agent_owner_use.cpp)
+// the shell (agentd/daemon/owner_presence.cpp)
 
 // Reads what the daemon finds on disk, and tells the kernel the limits with which it begins.
 void Cluster::boot_owner(Node& n) {

@@ -90,7 +90,7 @@ def test_more_connections_than_allowed_are_closed_and_the_page_stays(page):
 
 def test_rules_and_board_use_figures_that_there_are():
     sources = "".join((ROOT / f).read_text() for f in ("market/daemon/market_figures.cpp",
-                                                       "agentd/daemon/agent_metrics.cpp"))
+                                                       "agentd/daemon/node_figures.cpp"))
     known = set(re.findall(r"souk_\w+", sources))
     rules = ROOT / "contrib/prometheus/souk.rules.yml"
     board = json.loads((ROOT / "contrib/grafana/souk.json").read_text())
