@@ -380,7 +380,7 @@ std::span<const std::string_view> Agent::reloaded() {
 Status Agent::reload(const Config& config) {
     TRY_ASSIGN(Provider provider, offer_->made_of(config));
     // The file of users may have changed too. souk-root knows its path from the start.
-    TRY(guests_->reload_users(config_));
+    TRY(guests_->users().reload(config_));
     config_.owners = config.owners;
     config_.files = config.files;
     config_.shared_files = config.shared_files;

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 
+#include "agentd/daemon/guest_users.hpp"
 #include "checkpoint/criu.hpp"
 #include "checkpoint/page_sink.hpp"
 #include "kernel/sys/host/installation.hpp"

@@ -12,6 +12,7 @@
 
 #include "agentd/core/files_choice.hpp"
 #include "agentd/daemon/config_owner.hpp"
+#include "agentd/daemon/guest_users.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/settings.hpp"

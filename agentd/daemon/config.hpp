@@ -11,7 +11,6 @@
 #include "agentd/core/owner_returns.hpp"
 #include "agentd/core/owner_use.hpp"
 #include "agentd/core/provider.hpp"
-#include "agentd/core/user_map.hpp"
 #include "agentd/daemon/owner_signs.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/config_text.hpp"
@@ -142,13 +141,6 @@ Result<Config> load_config(const std::string& path, ConfigText* effective = null
 inline bool takes_root_jobs(const Config& c) {
     return c.root_jobs || c.insecure || c.guest_uid_min == 0;
 }
-// Names that are parted by blanks.
-std::vector<std::string> names_in(const std::string& text);
-// The users of other homes, as that says it. `realm`: the market's own.
-Result<UserMap> load_user_map(const Config& config, const std::string& realm,
-                              const ReadFile& read = {});
-// For --check-config: the map as comments, and how many of its lines name nobody.
-std::string user_map_text(const Config& config);
 // Every key as JSON (kernel/sys/host/settings.hpp).
 std::string config_reference();
 

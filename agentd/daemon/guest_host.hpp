@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// GuestHost: this node as the host of guests. It gives the commands of homes to the Guest machine,
-// has cells, transfers and pre-copy do what the machine says, tells the machine how that ended, and
-// carries the guests' stdio. Another node's home is reached through Peers; this node's own through
-// OwnHome, after the commit. Owned by the Agent, after all that it refers to.
+// GuestHost: this node as the host of guests, and the shell around the Guest machine. It gives the
+// commands of homes to the machine, has cells and GuestMoves do what the machine says, tells the
+// machine how that ended, and carries the guests' stdio. It reaches another node's home through
+// Peers, and this node's own through OwnHome, after the commit. Owned by the Agent, after all that
+// it refers to.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "agentd/cell/cell.hpp"
-#include "agentd/cell/disk_secrets.hpp"
 #include "agentd/core/guest.hpp"
 #include "agentd/core/leave_pace.hpp"
-#include "agentd/core/owner_bans.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/daemon/as_root.hpp"
 #include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
 #include "agentd/daemon/guest_files.hpp"
+#include "agentd/daemon/guest_images.hpp"
+#include "agentd/daemon/guest_moves.hpp"
+#include "agentd/daemon/guest_site.hpp"
+#include "agentd/daemon/guest_users.hpp"
 #include "agentd/daemon/load_meter.hpp"
 #include "agentd/daemon/node_share.hpp"
 #include "agentd/daemon/peers.hpp"
-#include "agentd/daemon/precopy.hpp"
 #include "agentd/daemon/ticket_desk.hpp"
-#include "agentd/daemon/transfer.hpp"
 #include "agentd/root/helper.hpp"
 #include "kernel/sys/host/accounts.hpp"
 #include "kernel/sys/host/log.hpp"
@@ -35,7 +36,7 @@
 
 namespace souk {
 
-// What guests tell the home on this node.
+// Guests tell the home on this node by this.
 class OwnHome {
   public:
     virtual ~OwnHome() = default;
@@ -63,7 +64,7 @@ struct GuestHostParts {
     LogTrace& trace;
     const Config& config;
     wire::Tls* tls;             // null: insecure
-    const TicketDesk* tickets;  // likewise
+    const TicketDesk* tickets;  // null: insecure
     Commits& commits;
     Peers& peers;
     LoadMeter& load;
@@ -73,28 +74,23 @@ struct GuestHostParts {
     const SystemAccounts& accounts;
 };
 
-class GuestHost {
+class GuestHost final : private EffectListener {
   public:
     explicit GuestHost(const GuestHostParts& parts);
-    // Where images lie, CRIU, what this machine can.
+    // Examines the machine and opens the directories of images. An error: no guest can be here.
     Status open();
     // The configuration has changed in what may change while it runs (Agent::reloaded).
-    void configured();
-    // The file that user_map names may have changed too. An error: the old one holds.
-    Status reload_users(const Config& config);
-    // Whom the owner does not take (agentd/core/owner_bans.hpp).
-    void bans(std::vector<std::string> bans) { bans_ = std::move(bans); }
-    // Of guests here, those that he does not take.
-    std::vector<JobId> banned() const;
-    // What the daemon before left runs on; what nobody knows is removed.
+    void configured() { site_.configured(); }
+    // Takes up again the guests that the daemon before left, and removes what nobody knows.
     Status recover();
 
     void step(const std::function<void(Guest&, guest::Outputs&)>& step);
     const Guest& machine() const { return guest_; }
-    Hardware hardware() const;
-    bool sends_ahead() const { return site_.precopy_possible; }
+    GuestUsers& users() { return users_; }
+    Hardware hardware() const { return site_.hardware(); }
+    bool sends_ahead() const { return site_.cell_site().precopy_possible; }
     size_t count() const { return cells_.size(); }
-    // Of a guest's first process; 0: it is not known.
+    // The guest's first process; 0: it is not known.
     pid_t pid(const GuestKey& key) const;
     // Figures of a guest since it came here; nothing: they are not counted.
     std::optional<Nanos> cpu_time(const GuestKey& key) const;
@@ -102,15 +98,17 @@ class GuestHost {
     std::optional<Nanos> memory_stall(const GuestKey& key) const;
     // Images and memory that are on their way to other nodes.
     std::vector<JobSend> sends() const;
-    // Who stands, with the memory that he holds.
+    // Guests that stand, with the memory that each holds.
     std::vector<MemoryWish::Standing> standing() const;
-    // What leaves for the owner of this node may take so many bytes a second of disk and link, all
-    // of it together; 0: as many as it can. And how much that is still.
+    // Bounds how many bytes a second of disk and link all that leaves for the owner of this node
+    // may take together; 0: as many as it can.
     void pace(uint64_t bytes_per_s);
+    // How much that is still.
     LeavePace::Left to_leave() const;
     // The bound of the CPUs of all guests is being set (Cell::node_bound).
     void node_bound(bool on);
-    // Whether jobs can move: each when it is new, and then once a minute, a few of them at a tick.
+    // Looks whether jobs can move: at each job when it is new, and then once a minute, so at a few
+    // of them each second. `tick` counts the seconds.
     void look(uint64_t tick);
 
     // Homes.
@@ -121,70 +119,34 @@ class GuestHost {
     void stdio_ack(const wire::StdioAck& ack);
     void stdio_input(const wire::StdioInput& input);
     void stdio_winch(const wire::StdioWinch& winch);
-    // Connections that carry an image, or memory ahead of one.
+    // Connections that carry an image, memory ahead of one, or files.
     Status from_image(uint64_t number, const NodeName& node, const wire::Frame& frame);
     void image_closed(uint64_t number);
 
   private:
     static constexpr size_t guests_max = 4096;
 
-    void audit(const guest::Audit& word);
-    // users.cpp
-    Result<RunsAs> runs_as(const NodeName& from, const GuestCommand& command,
-                           const Warrant& warrant) const;
-    OwnerBans::Job for_bans(const JobId& id, const JobSpec& spec) const;
-    bool take_user(const NodeName& from, GuestCommand& command, const Warrant& warrant);
-
-    // guest_host_start.cpp
-    Status open_directories();
-    Status open_criu();
-    void examine_node();
+    void wire_cells();
+    void wire_files();
     void recover(const GuestJob& job);
-    Status refuse_unread(const NodeName& from, std::string_view body, const Error& why);
     Status remove_strays(std::set<std::string> known);
     void remove_old_groups();
 
-    // guest_host_wiring.cpp
-    void wire_cells();
-    void wire_transfers();
-    void wire_precopy();
-    void wire_files();
-    Status image_came(const GuestKey& key, const Manifest& m, MoveForm form);
-
     void apply(guest::Output& output);
+    void audit(const guest::Audit& word);
     void tick();
+    void carry_out(const guest::Do& effect);
+    void effect_ended(const GuestKey& key, guest::Event event) override;
+    void guest_removed(const GuestKey& key);
+    Status refuse_unread(const NodeName& from, std::string_view body, const Error& why);
     void to_home(const NodeName& home, const guest::HomeWord& message);
     void tell_again(const GuestKey& key);
-    void carry_out(const guest::Do& effect);
-    // On the disk, beside the daemon's reserve and what the job's user has there.
-    Status image_has_room(const GuestKey& key) const;
-    // How many bytes of images that user may still have there, which is where `images` lies.
-    Result<uint64_t> image_bytes_left(uint32_t uid, int images) const;
-    Result<Transfers::Cargo> cargo(const Cell& cell, const guest::Do& effect);
-    void note_key(const NodeName& from, const GuestCommand& command);
-    void forget_key(const GuestKey& key);
-    ImageSeal seal(const GuestKey& of, Epoch to) const;
-    ImageSeal seal_of_coming(const GuestKey& to, const NodeName& sender, Epoch from) const;
-    Result<Transfers::Place> place_of_image(const GuestKey& key);
-    uint64_t memory_bytes_max(const GuestKey& key) const;
-    Status check_memory(const GuestKey& key, uint64_t bytes) const;
-    Status check_left_out(const GuestKey& key, const Cell& c) const;
-    void send_precopy(Cell& cell, const guest::Do& effect);
-    void precopy_round(const GuestKey& key);
-    void precopy_broken(const GuestKey& key, const std::string& why);
-    void send_checkpoint(const guest::Do& effect, const Cell& cell);
-    void image_sent(const GuestKey& key, const Result<Manifest>& sent);
-    void image_refused(const GuestKey& key, const std::string& why);
     void cell_event(const GuestKey& key, const guest::Event& event);
-    void guest_ended(const GuestKey& key, guest::Event event);
-    void guest_removed(const GuestKey& key);
     bool cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes);
-    Cell* cell(const GuestKey& key);
 
     Loop& loop_;
     Log& log_;
     root::Helper& root_;
-    const AsRoot& as_root_;
     const Config& config_;
     wire::Tls* tls_;
     const TicketDesk* tickets_;
@@ -195,34 +157,14 @@ class GuestHost {
     NodeShare* share_;
     OwnHome& own_;
     GuestListener& listener_;
-    const SystemAccounts& accounts_;
-    std::optional<UserMap> users_;  // nothing: without certificates all users are the same
-    std::vector<std::string> bans_;
     Guest guest_;
     Timer timer_;
-    CriuTool criu_;
-    inspect::Inspectors inspectors_{[this](Fd socket) {
-                                        return root_.program(root::Program::inspect, {},
-                                                             {socket.get()}, false);
-                                    },
-                                    root_.end()};
-    CpuAwake awake_{loop_, root_.devices()};
-    RateLimit leave_rate_;
-    CellSite site_;
-    // What homes have said of transfers: of an image that is to come, for the (job, epoch) that it
-    // is for; of one that is to be sent, for the one that it is of. In memory alone.
-    struct Going {
-        Epoch to;
-        std::string key;
-    };
-    std::map<GuestKey, std::string> coming_;
-    std::map<GuestKey, Going> going_;
-    std::map<GuestKey, std::string> shown_;  // the ticket, which souk-root reads too
-    DiskSecrets secrets_;
-    std::unique_ptr<Transfers> transfers_;
-    std::unique_ptr<PrecopyLinks> precopy_;
+    GuestUsers users_;
+    GuestSite site_;
+    GuestImages images_;
+    GuestMoves moves_;
     std::unique_ptr<GuestFiles> files_;
-    std::map<GuestKey, std::unique_ptr<Cell>> cells_;
+    GuestCells cells_;
     bool recovering_ = false;
 };
 

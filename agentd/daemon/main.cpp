@@ -7,6 +7,7 @@
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/daemon/as_root.hpp"
+#include "agentd/daemon/guest_users.hpp"
 #include "checkpoint/doctor.hpp"
 #include "kernel/sys/host/calibrate.hpp"
 #include "kernel/sys/host/clock.hpp"

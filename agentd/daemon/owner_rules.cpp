@@ -305,8 +305,8 @@ Status OwnerRules::share(const std::vector<std::string>& args) {
 }
 
 void OwnerRules::evict_banned() {
-    p_.guests.bans(p_.offer.provider().record().bans);
-    for (const JobId& id : p_.guests.banned())
+    p_.guests.users().bans(p_.offer.provider().record().bans);
+    for (const JobId& id : p_.guests.users().banned(p_.guests.machine()))
         p_.guests.step([&](Guest& g, guest::Outputs& out) {
             (void)g.evict(id, Cause(CauseCode::off_market, "its node's owner does not take it"),
                           out);

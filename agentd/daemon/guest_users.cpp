@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The users of other homes on this node: the owner's file, and as whom each job runs.
+#include "agentd/daemon/guest_users.hpp"
+
 #include <fcntl.h>
 
+#include <cerrno>
 #include <sstream>
 
-#include "agentd/daemon/config.hpp"
-#include "agentd/daemon/guest_host.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/trust/identity.hpp"
 
@@ -52,53 +52,52 @@ std::string user_map_text(const Config& config) {
     return text;
 }
 
-// -------------------------------------------------------------------------------------------------
-
-Status GuestHost::reload_users(const Config& config) {
+Status GuestUsers::reload(const Config& config) {
     if (!tls_) return {};
-    TRY_ASSIGN(users_, load_user_map(config, tls_->identity()->root.site(),
-                                     [this](const std::string& path) { return root_.read(path); }));
+    TRY_ASSIGN(map_, load_user_map(config, tls_->identity()->root.site(),
+                                   [this](const std::string& path) { return root_.read(path); }));
     return {};
 }
 
-// As whom the job begins or comes here. Who is somebody on one machine may be somebody else, or
-// root, on this one. A job of this node's own user is that user's, whatever another node says.
-Result<RunsAs> GuestHost::runs_as(const NodeName& from, const GuestCommand& command,
-                                  const Warrant& warrant) const {
+// Says as whom the job begins or comes here. A number that names one user on one machine may name
+// another, or root, on this one. A job of this node's own user is that user's, whatever another
+// node says.
+Result<RunsAs> GuestUsers::runs_as(const NodeName& from, const GuestCommand& command,
+                                   const Warrant& warrant) const {
     const LaunchSpec& launch = command.spec.launch;
     RunsAs own{true, launch.uid, launch.gid, launch.groups};
     const RunsAs& was = command.spec.as.known ? command.spec.as : own;
-    if (!users_) return own;
+    if (!map_) return own;
     if (from == node_) {
-        if (launch.uid != 0) own.groups = users_->within(launch.groups, accounts_);
+        if (launch.uid != 0) own.groups = map_->within(launch.groups, accounts_);
         return command.verb == GuestVerb::start ? own : UserMap::returns(own, was);
     }
-    // A name counts as the market has signed it.
+    // The user's name counts as the market has signed it, not as the home says it.
     const Principal who{peers_.realm_of(from),
                         warrant.ticket ? warrant.ticket->user : command.spec.user,
                         launch.uid,
                         launch.gid,
                         launch.groups,
                         warrant.ticket ? command.spec.user : ""};
-    return command.verb == GuestVerb::start ? users_->begins(who, accounts_)
-                                            : users_->comes(who, was, accounts_);
+    return command.verb == GuestVerb::start ? map_->begins(who, accounts_)
+                                            : map_->comes(who, was, accounts_);
 }
 
-OwnerBans::Job GuestHost::for_bans(const JobId& id, const JobSpec& spec) const {
+OwnerBans::Job GuestUsers::for_bans(const JobId& id, const JobSpec& spec) const {
     return {id, peers_.realm_of(id.home), spec.user,
             spec.launch.argv.empty() ? "" : spec.launch.argv[0]};
 }
 
-std::vector<JobId> GuestHost::banned() const {
+std::vector<JobId> GuestUsers::banned(const Guest& guests) const {
     std::vector<JobId> all;
-    for (const auto& [key, e] : guest_.all())
+    for (const auto& [key, e] : guests.all())
         if (!OwnerBans::refuses(bans_, for_bans(key.id, e.job.spec)).empty()) all.push_back(key.id);
     return all;
 }
 
-// False: it is refused, and its home has been told.
-bool GuestHost::take_user(const NodeName& from, GuestCommand& command, const Warrant& warrant) {
-    if (command.verb != GuestVerb::start && command.verb != GuestVerb::prepare) return true;
+std::optional<GuestEvent> GuestUsers::refuse(const NodeName& from, GuestCommand& command,
+                                             const Warrant& warrant) const {
+    if (command.verb != GuestVerb::start && command.verb != GuestVerb::prepare) return std::nullopt;
     auto told = accounts_.told([&] { return runs_as(from, command, warrant); });
     auto as = told ? std::move(*told) : tl::unexpected(told.error());
     const char* refuses = " does not take its user: ";
@@ -111,7 +110,7 @@ bool GuestHost::take_user(const NodeName& from, GuestCommand& command, const War
         command.spec.launch.uid = as->uid;
         command.spec.launch.gid = as->gid;
         command.spec.launch.groups = std::move(as->groups);
-        return true;
+        return std::nullopt;
     }
     log_.limited("user", Loop::now(), Level::warning, "a job was refused",
                  {{"JOB", command.id.text()}, {"NODE", from}, {"WHY", as.error()}});
@@ -119,12 +118,12 @@ bool GuestHost::take_user(const NodeName& from, GuestCommand& command, const War
     refused.id = command.id;
     refused.epoch = command.epoch;
     refused.state = GuestState::failed;
-    // Who is not told now may be told soon.
+    // A lookup of accounts that gave no answer in time says nothing about the user. It may answer
+    // soon.
     refused.no_user = as.error().code != EAGAIN;
     refused.why = Trouble(node_ + refuses + as.error().message)
                       .or_code(refused.no_user ? CauseCode::user_refused : CauseCode::start_failed);
-    to_home(from, refused);
-    return false;
+    return refused;
 }
 
 }  // namespace souk
