@@ -55,14 +55,15 @@ who::Rules rules_of(const Config& config) {
     return rules;
 }
 
-// What an agentd that was taken over has made of its state must not be root's to read.
+// Root must not read a state that an agentd which was taken over may have changed. So a state that
+// belongs to the agent's user counts.
 bool has_state(const Config& config, root::AgentUser user) {
     struct stat st {};
     return ::stat(config.state.c_str(), &st) == 0 && st.st_uid == user.uid;
 }
 
-// Whom it can become: then souk-root has given him all that is his. That it stays root is for a
-// first start alone.
+// Starts souk-root and returns the user that this daemon can become: souk-root has given him then
+// all that is his. Only at a first start may the daemon stay root.
 Result<root::AgentUser> begin_souk_root(const Config& config, const std::string& file, int tools,
                                         root::Helper& root, Status& why_root) {
     const std::string criu = config.criu.empty() ? criu_root() : config.criu;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agentd does as root, before it becomes a user of its own: nothing of its state and nothing
-// from the network is read until then. What only root learns of this machine is kept for later.
+// agentd begins as root, and does this before it becomes a user of its own: nothing of its state
+// and nothing from the network is read until then. It keeps for later what only root learns of this
+// machine.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@
 
 namespace souk {
 
-// Who sends: as its hello says, and its certificate (null: there is none).
+// The sender as its hello names it, with its certificate (null: there is none).
 struct BulkIdentity {
     NodeName node;
     std::string address;

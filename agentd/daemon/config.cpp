@@ -139,7 +139,7 @@ Status check(Config& c, const ReadFile& read) {
     if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size() ||
         !valid_cgroup_name(c.cgroup))
         return fail("cgroup: needs ROOT/NODE, each of letters, digits, '.', '_' or '-'");
-    // What the owner offers is judged as at the start.
+    // The offer is judged as at the start.
     ProviderRecord offer;
     offer.reserve = c.price;
     if (c.speed > 0) offer.speed = c.speed;
@@ -173,7 +173,7 @@ Result<std::vector<std::string>> hidden_directories(const std::string& words) {
     return paths;
 }
 
-// What the settings are written into.
+// The settings are written into this.
 struct Reading {
     Config config;
     NetworkKeys network;

@@ -42,7 +42,8 @@ struct Config {
     // Whether a home must show the market's ticket for what it brings here or takes from here.
     // Without certificates none is asked for.
     TicketRule tickets = TicketRule::required;
-    // Who the users of other homes are here, and the groups of jobs (agentd/core/user_map.hpp).
+    // The file that maps users of other homes to users here, and the groups that jobs may be in
+    // (agentd/core/user_map.hpp).
     std::string user_map;
     std::string guest_groups = "*";
     std::string owners;                // besides root (agentd/core/owner_names.hpp)
@@ -54,7 +55,7 @@ struct Config {
     int64_t pids_max = 4096;    // processes and threads of one job; 0: no limit
     int64_t swap_mb = -1;       // of one job; below 0: any
     int64_t disk_mb_per_s = 0;  // of one job, of each disk; 0: no limit
-    // Of jobs that are not root's: the most that a hard limit may be, whatever its user has at
+    // A hard limit of a job that is not root's is no higher than this, whatever its user has at
     // home.
     int64_t rtprio_max = 0, nice_max = 0, nofile_max = 1 << 20, memlock_mb_max = 64;
     int64_t core_mb_max = 0;  // 0: no core, also not for a program that collects them
@@ -64,8 +65,8 @@ struct Config {
     int64_t deleted_mb = 64;     // of a file that a job has deleted and still has open, in an image
     int64_t contents_mb = 1024;  // of programs of other homes, on this node's disk; 0: none
     bool private_tmp = false;    // each job has a /tmp of its own here
-    // Of jobs of this home that do not say whose files they see (srun --files), and the directories
-    // that this node and others share (agentd/core/files_choice.hpp).
+    // Jobs of this home that do not say whose files they see (srun --files) see these. Below it the
+    // directories that this node and others share (agentd/core/files_choice.hpp).
     FilesWish files;
     std::string shared_files;
     FilesTmp files_tmp = FilesTmp::home;  // of jobs of this home
@@ -85,10 +86,10 @@ struct Config {
     bool check_precopy = false;
     // leave_s, immovable (stop or kill), immovable_s: of guests that are to leave
     OwnerPolicy policy;
-    // Of the machine's memory; guests that stand leave when less is free while he uses it. 0: not
-    // for that; default: a twentieth.
+    // While the owner uses the machine, guests that stand leave when less of its memory is free. 0:
+    // they do not leave for that; default: a twentieth.
     int64_t owner_free_mb = -1;
-    // Of disk and link, for all that leaves while he uses it; 0: no limit (leave_pace.hpp).
+    // The rate of disk and link for all that leaves while he uses it; 0: no limit (leave_pace.hpp).
     int64_t leave_mb_per_s = 50;
     // When the owner uses the machine, and what that does to guests.
     OwnerUsePolicy presence;
@@ -105,7 +106,7 @@ struct Config {
     int64_t user_images_mb = -1;   // of one user on the disk; below 0: half of it
     int64_t user_connections = 0;  // of tools; 0: a quarter of all
     int64_t user_answers_mb = 64;  // that wait for one user's tools
-    // What the owner offers at first; pvdctl changes it, and what it changed is kept.
+    // The owner's first offer. pvdctl changes it, and what it changed is kept.
     Money price;
     int64_t speed = 0;      // 0: as measured
     int32_t cpus = 0;       // 0: all
@@ -132,7 +133,7 @@ struct Config {
     OwnerPromise promise;  // when the owner comes back
 };
 
-// Who reads files of the owner for this process; nobody: it does itself.
+// Reads files of the owner for this process. Without one the process reads them itself.
 using ReadFile = std::function<Result<std::string>(const std::string& path)>;
 // `effective`: what is in force, as TOML with where each value comes from.
 Result<Config> load_config(const std::string& path, ConfigText* effective = nullptr,

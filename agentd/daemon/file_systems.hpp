@@ -11,9 +11,9 @@
 
 namespace souk {
 
-// `directories`, parted by blanks; none: all that is mounted.
+// Names the file systems of these directories, which blanks part; none: all that is mounted.
 Result<std::string> file_systems(const std::string& directories);
-// What a home has named is what this node has. Not, where it cannot be told.
+// Whether this node has the file systems that a home has named. False if that cannot be found out.
 bool has_file_systems(const std::string& named);
 
 // Whether more is free on the disk of that directory than `reserve_bytes`, which are for the daemon

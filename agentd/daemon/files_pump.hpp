@@ -14,7 +14,7 @@
 
 namespace souk {
 
-// What has gone, over all pumps that count in it.
+// Counts the bytes of all pumps that count in it.
 struct FilesCount {
     uint64_t out_bytes = 0, in_bytes = 0;  // to and from the channel
 };
@@ -26,7 +26,7 @@ class FilesPump {
     FilesPump(Loop& loop, wire::Channel& channel, Fd local, FilesCount* count,
               std::function<void(const std::string& why)> ended);
     FilesPump(const FilesPump&) = delete;
-    // What the channel brings (Channel::receive_raw).
+    // Takes the bytes that the channel brings (Channel::receive_raw).
     void take(ByteView bytes);
 
   private:
@@ -51,7 +51,8 @@ class FilesPump {
 
 // As souk-files takes groups.
 std::string group_words(const std::vector<uint32_t>& groups);
-// Who starts souk-files with these descriptors from 3 on (`session`: of its own), and who kills it.
+// Starts souk-files with these descriptors from 3 on (`session`: in a session of its own), and
+// kills it.
 struct StartFiles {
     std::function<Result<Pidfd>(const std::vector<std::string>& words, const std::vector<int>& fds,
                                 bool session)>

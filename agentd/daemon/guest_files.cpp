@@ -57,7 +57,8 @@ void GuestFiles::refuse(const GuestKey& key) {
                                                          "this node has its home's files itself"}));
 }
 
-// What a client does not hear of, its kernel asks for one after the other.
+// A client that does not hear of a file in time gets it all the same: its kernel asks for one file
+// after the other.
 void GuestFiles::expect(const GuestKey& key, const std::string& list, bool opens) {
     const auto it = clients_.find(key);
     if (it == clients_.end() || !it->second.control || list.empty()) return;

@@ -37,7 +37,7 @@ class GuestFiles {
     // For a capsule that is made: /dev/fuse and the table of requests.
     static Result<std::pair<Fd, Fd>> make(const OpenDevice& open);
     void begin(const GuestJob& job, const Capsule& capsule);
-    // Of a capsule that has this node's own tree instead: its home hears that it need not serve it.
+    // The capsule shows this node's own tree instead. Its home hears that it need not serve it.
     void own(const GuestKey& key);
     // These files are about to be looked up (checkpoint/expected_files.hpp), and to be opened
     // (`opens`): the client asks its home for all of them at once.
@@ -90,7 +90,7 @@ class GuestFiles {
     const StartFiles start_;
     ContentStore contents_;
     std::map<GuestKey, Client> clients_;
-    // Of each capsule the connection that its home made last; of some the capsule is yet to come.
+    // The connection that its home made last, by capsule. Some of the capsules are yet to come.
     std::map<GuestKey, uint64_t> connections_;
     std::set<GuestKey> own_;
 };

@@ -277,7 +277,8 @@ void GuestHost::apply(guest::Output& output) {
     commits_.then([this, effect = std::get<guest::Do>(output)] { carry_out(effect); });
 }
 
-// One line for each ticket that is shown, and for each command that needs one, a few a minute.
+// The log has one line for each ticket that is shown, and for each command that needs one, but no
+// more than a few a minute.
 void GuestHost::audit(const guest::Audit& word) {
     const bool good = word.why.empty();
     Fields fields{{"JOB", word.key.id.text()},
@@ -469,7 +470,7 @@ void GuestHost::carry_out(const guest::Do& effect) {
         return it->second->make_place();
     }
     Cell* c = find_cell(cells_, effect.key);
-    if (!c) {  // a record without anything behind it (its directory was removed by hand)
+    if (!c) {  // nothing lies behind the record: its directory was removed by hand
         if (effect.what == What::kill_capsule || effect.what == What::finish_dump)
             effect_ended(effect.key, guest::CapsuleGone{});
         if (effect.what == What::remove) guest_removed(effect.key);
@@ -510,7 +511,8 @@ void GuestHost::carry_out(const guest::Do& effect) {
     }
 }
 
-// A restored copy says that it has started as well. Null: neither.
+// Says for the log that a job came, ended or went; null: the event says neither. A restored copy
+// also says that it has started, so that event counts for a new job alone.
 static const char* came_or_went(const guest::Event& e, const GuestJob* job) {
     const bool new_here = job && job->state == GuestState::starting;
     return std::holds_alternative<guest::JobStarted>(e)       ? new_here ? "started here" : nullptr
@@ -521,7 +523,7 @@ static const char* came_or_went(const guest::Event& e, const GuestJob* job) {
 }
 
 void GuestHost::cell_event(const GuestKey& key, const guest::Event& e) {
-    // The owner's record of who was here; homes and the market have the rest.
+    // The log is the owner's record of which jobs were here. Homes and the market have the rest.
     if (const char* what = came_or_went(e, guest_.find(key)))
         log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"STEP", what}});
     if (std::holds_alternative<guest::Removed>(e)) {
@@ -547,7 +549,7 @@ void GuestHost::effect_ended(const GuestKey& key, guest::Event event) {
     step([&](Guest& g, guest::Outputs& out) { g.ended(key, std::move(event), out); });
 }
 
-// (No output comes of it.)
+// The machine returns no output for this.
 void GuestHost::guest_removed(const GuestKey& key) {
     images_.forget(key);
     guest::Outputs none;

@@ -60,7 +60,7 @@ void HomeFiles::job(const HomeJob& record) {
         job.left.push_back(link.first);
         return true;
     });
-    // Where it went, what it had open is open by now.
+    // The files that the job had open are open by now at the node where it went.
     if (record.step == MoveStep::none && !wanted.empty()) leave(record.id, job);
     if (job.links.empty())
         job.meter.end();
@@ -248,8 +248,8 @@ void HomeFiles::waits(const Key& key, const std::string& why) {
 
 // ---- servers
 
-// What its sessions at other nodes had open is closed: it may be large, and have no name any more.
-// A server that is not there has none.
+// Closes the files that its sessions at other nodes had open, because such a file may be large and
+// have no name any more. A server that is not there has none open.
 void HomeFiles::leave(const JobId& id, Job& job) const {
     for (const Epoch epoch : std::exchange(job.left, {})) {
         sockaddr_un address{};

@@ -2,7 +2,7 @@
 // HomeFiles: the files of this home's jobs that see them wherever they run (srun --files=home,
 // docs/files.md). Each such job has a server, a process with its user's rights that outlives this
 // daemon; each of its capsules (of a move there are two for a moment) a connection, which is made
-// again with a growing pause as long as the capsule may be there. Owned by the Agent.
+// again with a growing pause as long as the capsule may be there. Owned by HomeShell.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@ class HomeFiles {
     // As the record of a job is now.
     void job(const HomeJob& job);
     void forget(const JobId& id);
-    // What it has used by now goes to `used`: it is about to end.
+    // The job is about to end: `used` hears at once how much it has used.
     void tell_now(const JobId& id);
     // After a restart: all jobs. Servers of others end.
     void recovered(const std::map<uint64_t, HomeJob>& jobs);

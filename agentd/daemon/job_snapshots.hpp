@@ -2,7 +2,7 @@
 // JobSnapshots: at a home, the snapshots of its jobs' directories (srun --files-snapshot,
 // docs/files.md): a job that goes back to a checkpoint finds its files as they were then; snapshots
 // that no checkpoint stands beside any more go. Of a job that asked for none it is looked what was
-// written since. One thing at a time. Owned by the Agent.
+// written since. One thing at a time. Owned by HomeShell.
 #pragma once
 
 #include <deque>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // LeaveWaits: who waits until no guest, or none of one job, runs on this node any more (`pvdctl
 // market off`, `pvdctl evict`). Each is called once: when they have left, or after a bound of its
-// own. Owned by the Agent.
+// own. Owned by OwnerRules.
 #pragma once
 
 #include <algorithm>

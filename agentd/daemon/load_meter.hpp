@@ -19,7 +19,7 @@ namespace souk {
 class LoadMeter {
   public:
     explicit LoadMeter(Log& log) : log_(log) {}
-    // Of the node's group; `cgroups` must outlive this.
+    // Measures the group of the node. `cgroups` must outlive this.
     Status open(const Cgroups& cgroups, const std::string& node,
                 const LoadProbe::Options& options = {});
     // The kernel tells of the owner's use as it begins; else only each reading does.
@@ -59,7 +59,7 @@ class LoadMeter {
     LoadReading read(int32_t cpus);
     // Why what is measured comes from /proc; empty: it does not.
     std::string why_not_bpf() const { return probe_ ? probe_->why_not_bpf() : ""; }
-    // Likewise of bytes of the network, which are counted by BPF alone.
+    // Why bytes of the network are not counted, which BPF alone counts; empty: they are.
     std::string why_no_network() const { return probe_ ? probe_->why_no_network() : ""; }
 
     // As of the last reading: of 10 s, the thousandths in which some task of the machine stood

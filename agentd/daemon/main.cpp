@@ -29,8 +29,8 @@ bool guests_are_here(const Config& config) {
     return guests && !guests->empty();
 }
 
-// Where the owner says none: as measured at the first start. What guests use would count, so with
-// guests here it is as on the reference until it is measured.
+// The speed is the owner's word, else as measured at the first start. CPU time that guests use
+// would spoil the measure, so with guests here the speed is the reference's until it is measured.
 int64_t own_speed(Log& log, const Config& config) {
     if (config.speed > 0) return config.speed;
     if (const auto kept = kept_speed(speed_file(config))) return *kept;

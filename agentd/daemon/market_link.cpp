@@ -165,7 +165,7 @@ void MarketLink::send(const ToMarket& message) {
 }
 
 void MarketLink::send(const UseReport& report) {
-    // What is not heard is told again: the newest word says all.
+    // A report that is lost needs no care, because the next one says all again.
     if (welcomed_ && takes_use_)
         (void)channel_->send(wire::frame_type<UseReport>, wire::pack(report));
 }

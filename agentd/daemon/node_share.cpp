@@ -11,7 +11,7 @@
 namespace souk {
 namespace {
 
-// What a restore needs beside the jobs' own memory: CRIU works inside of their groups.
+// A restore needs so much beside the jobs' own memory, because CRIU works inside of their groups.
 constexpr int64_t restore_room_bytes = 32 << 20;
 
 // For the jobs that run at once, and for those that end while they do.
@@ -60,7 +60,7 @@ NodeShare::NodeShare(Log& log, Cgroups cgroups, Cgroup share, const std::string&
     if (auto group = cgroups_.create(jobs, CgroupUse{.memory = true})) jobs_ = std::move(*group);
 }
 
-// What limits a job, where this machine has a controller for it (souk doctor).
+// Notes that this controller limits jobs, if this machine has it (souk doctor).
 bool NodeShare::try_limit(const std::string& jobs, bool CgroupUse::*controller, const char* name) {
     CgroupUse use;
     use.*controller = true;
@@ -137,7 +137,7 @@ Status NodeShare::rank(Rank rank, int64_t cpu_weight) {
     const int64_t behind = rank == Rank::idle ? least : leaves;
     const int64_t weight = rank == Rank::offered ? cpu_weight : behind;
     Status done = rank_cpu(share_, rank, weight);
-    // What the configuration says of guests together counts where they meet the owner's.
+    // The weight of all guests together counts in the group where they meet the owner's processes.
     note(done, rank_top(rank, weight));
     if (io_) note(done, io_->set_io_weight(rank == Rank::offered ? normal : least));
     note(done, rank_memory(rank));

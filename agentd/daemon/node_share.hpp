@@ -29,26 +29,26 @@ class NodeShare {
 
     const Cgroups& cgroups() const { return cgroups_; }
     CapsuleGroups& capsules() { return capsules_; }
-    // Of a capsule that this machine has controllers for.
+    // The limits of a capsule that this machine has controllers for.
     const CgroupUse& limits() const { return limits_; }
-    // Of the group of the node, where v1 has the CPU controller.
+    // The files of tasks of the node's group, where v1 has the CPU controller.
     std::vector<int> v1_tasks() const;
 
-    // Likewise, with its controller of disks: a capsule has no group of its own there.
+    // The same where v1 has the controller of disks, in which a capsule has no group of its own.
     std::vector<int> v1_io_tasks() const;
 
     // How guests stand behind the owner. idle: they run on what he leaves, their disks come last,
     // and they get no more memory while he wants it. leaving: what takes them away (CRIU, in their
     // groups) gets a small share and the memory that it needs, so that it ends.
     enum class Rank : uint8_t { offered, idle, leaving };
-    // Of all jobs together, against the rest of the machine's 100. What this machine has no
-    // controller for is left out. An error: something is not as it says; to be called again.
+    // Sets the weight of all jobs together, against the 100 of the rest of the machine. It leaves
+    // out what this machine has no controller for. An error: something failed; call it again.
     Status rank(Rank rank, int64_t cpu_weight);
     // Lifts the bounds of each guest, or sets them again.
     using OwnBounds = std::function<void(bool on)>;
-    // What the owner lends bounds what all guests use in all. CPUs at once; memory when they hold
-    // no more than that: until then the market moves or freezes whom the node has no room for, and
-    // nobody is killed. To be called again then. An error: CPUs are not bounded so.
+    // Bounds what all guests use together by what the owner lends: CPUs at once, memory when they
+    // hold no more than that. Until then the market moves or freezes guests that the node has no
+    // room for, and none is killed; call it again then. An error: CPUs are not bounded so.
     Status bound(const MachineSize& lent, const MachineSize& all, const OwnBounds& own);
     // Guests hold more memory than what is lent.
     bool memory_waits(int64_t memory_mb, const MachineSize& all) const;

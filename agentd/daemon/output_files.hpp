@@ -5,7 +5,7 @@
 // it is one more that is attached, so that what it has not written is kept in the spool. How far it
 // is, is noted in a file beside the spool: nothing is written twice after a restart. A process that
 // fails, for want of room, of rights or of a FIFO's reader, is begun again with a growing pause,
-// and others have its place meanwhile. Owned by the Agent.
+// and others have its place meanwhile. Owned by HomeShell.
 #pragma once
 
 #include <functional>

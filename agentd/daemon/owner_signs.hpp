@@ -2,8 +2,8 @@
 // OwnerSigns: what shows, beside load, that the owner uses this node: login sessions that are in
 // use, terminals and input devices, processes of programs that he names, and pressure on CPUs,
 // memory or disks that guests alone do not make. The kernel and logind tell it; nothing is polled,
-// but for programs where BPF is not there. Owned by the Agent, which is told of each sign at once,
-// and asks each second what lasts.
+// but for programs where BPF is not there. Owned by OwnerPresence, which is told of each sign at
+// once, and asks each second what lasts.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@
 
 namespace souk {
 
-// What shows that he uses the machine.
+// A sign that the owner uses the machine.
 enum class OwnerSign : uint8_t { load, wait, session, program, pressure, before, input, network };
 const char* to_string(OwnerSign sign);
 
@@ -35,7 +35,7 @@ struct OwnerSignsWish {
     bool operator==(const OwnerSignsWish&) const = default;
 };
 
-// Who opens what this daemon may not.
+// Opens devices that this daemon may not open itself.
 struct OwnerSignsOpen {
     OpenDevice device = open_device;
     WatchInputs inputs = watch_inputs;

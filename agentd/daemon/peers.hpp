@@ -34,7 +34,7 @@ class Peers {
         // This node as a home.
         std::function<void(const NodeName&)> guest_up;
         std::function<void(const NodeName&, const GuestCommand&)> undelivered;
-        // Of so old a version that it cannot have the job; it is not told the command.
+        // The node has so old a version that it cannot have the job. It is not told the command.
         std::function<void(const NodeName&, const GuestCommand&, const Trouble& why)> too_old;
         std::function<Status(const NodeName&, const wire::Frame&)> from_guest;
         std::function<bool(const NodeName&)> guest_needed;
@@ -81,8 +81,8 @@ class Peers {
     wire::Channel* channel(uint64_t connection);
     void close(uint64_t connection) { incoming_closed(connection); }
     void answer_image(uint64_t connection, const wire::ImageResult& result);
-    // Of a home that is connected: whose users it speaks for; empty: the market's own, or there are
-    // no certificates.
+    // The realm whose users a connected home speaks for; empty: the market's own, or there are no
+    // certificates.
     std::string realm_of(const NodeName& home) const;
     // To whoever asked, if that connection is still there.
     void answer_tool(uint64_t connection, const wire::CtlReply& reply);

@@ -3,7 +3,7 @@
 // over a connection of its own: rounds of pages (checkpoint/precopy_source.hpp), unframed; the end
 // of each is acknowledged. What has come stays with the destination's cell as long as that
 // connection stands, and no longer, until an image comes that uses it. A connection that stalls or
-// breaks ends it: the job has never stopped. Owned by the Agent.
+// breaks ends it: the job has never stopped. Owned by GuestMoves.
 #pragma once
 
 #include <functional>
@@ -51,7 +51,7 @@ class PrecopyLinks {
     // No word about it any more; over there what came is dropped, unless its image is there.
     void close(const GuestKey& from) { sending_.erase(from); }
 
-    // What is being sent now: of all rounds so far, and of what is left of this one.
+    // Adds what is being sent now: the bytes of all rounds so far, and of the rest of this one.
     void progress(Nanos now, std::vector<JobSend>& to) const;
 
     // A connection of role `image`, after its hello. takes: this is for here.

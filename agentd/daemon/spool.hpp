@@ -2,7 +2,7 @@
 // Spool: the output of one home job, one file per stream, whose byte N is byte N of the stream: its
 // length says how much the home node has, so a restarted agentd needs no other record. What its
 // terminal has written is given back to the file system (holes), and `begin` says what is still
-// kept. Owned by the agentd's home half.
+// kept. Owned by Terminals.
 //
 // What fails: opening (the error names the file), and appending when the disk is full: then nothing
 // is taken, and the sender, who was not told otherwise, still has the bytes.
@@ -53,9 +53,9 @@ class SpoolDir {
     explicit SpoolDir(Fd dir);
     // Makes the two files, or takes what is there.
     Result<Spool> open(uint64_t seq);
-    // Where it is noted how far each stream is in its user's files (OutputFiles); made if need be.
+    // Opens, or makes, the note of how far each stream is in its user's files (OutputFiles).
     Result<Fd> open_written(uint64_t seq);
-    // What is noted there: 0 where nothing is.
+    // Reads what is noted there: 0 where nothing is.
     void read_written(uint64_t seq, uint64_t written[2]) const;
     void remove(uint64_t seq);
     // On the disk, of both streams, without opening them.

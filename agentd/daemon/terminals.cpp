@@ -13,7 +13,7 @@ namespace {
 
 constexpr Nanos disk_retry = Nanos::from_s(1);
 
-// What keeps a file from being opened now, and need not for long.
+// Whether an error that keeps a file from being opened may soon be over.
 bool passes(const Error& e) {
     return e.code == EMFILE || e.code == ENFILE || e.code == ENOMEM || e.code == ENOSPC ||
            e.code == EDQUOT;
@@ -355,8 +355,8 @@ void Terminals::keep_for_files(const JobId& id, const Job& j, uint64_t kept[2]) 
     dir_.read_written(id.seq, kept);
 }
 
-// What every attached terminal has written is forgotten; output that was held back for want of room
-// is asked for then.
+// Forgets what every attached terminal has written, and asks then for output that was held back for
+// want of room.
 void Terminals::make_room(const JobId& id, Job& j) {
     if (std::ranges::all_of(j.sessions, &Session::watch)) return;
     bool room = false;

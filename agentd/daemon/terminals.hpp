@@ -4,7 +4,7 @@
 // input waits here until the guest has taken it. Both are byte streams with absolute offsets, so
 // each side may break and come back anywhere.
 //
-// Owned by the Agent; knows no connection: what it wants sent goes through the two interfaces it is
+// Owned by HomeShell; knows no connection: what it wants sent goes through the two interfaces it is
 // given.
 #pragma once
 
@@ -43,7 +43,7 @@ inline bool has_output_files(const HomeJob& job) {
     return !job.out_file.empty() || !job.err_file.empty();
 }
 
-// What goes to the guest that runs a job now.
+// Terminals send by this to the guest that runs a job now.
 struct TerminalOutlet {
     // the home's record as it is now; null: there is none
     std::function<const HomeJob*(const JobId&)> job;
@@ -104,7 +104,7 @@ class Terminals {
     void input(const HomeJob& job, const wire::Input& input);
     void winch(const HomeJob& job, const wire::Winch& winch);
     void tell(const JobId& id, const wire::Notice& notice);
-    // What the job costs now: told where it is not what each session would reckon by itself.
+    // The job's cost. It is told where it is not what each session would reckon by itself.
     void meter(const JobId& id, const wire::Meter& meter);
     bool attended(const JobId& id) const;  // there is a session
     // Reads what is kept of a stream, without a session: nothing is forgotten for it, and no
@@ -115,7 +115,7 @@ class Terminals {
         std::string bytes;
     };
     Result<Kept> peek(const HomeJob& job, int stream, uint64_t from, std::optional<uint64_t> lines);
-    // Of its user's files: where it is noted how far they are, and whether that is not all yet.
+    // The note of how far its user's files are. And whether that is not all yet.
     Result<Fd> written_note(const JobId& id) { return dir_.open_written(id.seq); }
     bool has_unwritten(const JobId& id);
     // The job is finished; each session gets its Exit when it has the last byte.

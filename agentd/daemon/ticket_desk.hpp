@@ -21,15 +21,15 @@ namespace souk {
 
 class TicketDesk {
   public:
-    // Of that directory of identity. Errors: what lies there cannot be read.
+    // Opens that directory of identity. Errors: what lies there cannot be read.
     static Result<TicketDesk> open(std::string dir);
-    // By the market, over its connection. `now`: Loop::now(), `unix`: this node's own clock.
+    // The market tells its keys over its connection. `now`: Loop::now(), `unix`: this node's clock.
     Status told(const wire::TicketKeys& word, const trust::Key& issuer, Nanos now, Nanos unix);
     // The signed list alone (kernel/trust/ticket_list.hpp).
     Status take(const std::string& list, const trust::Key& issuer);
     // How far this node's own clock is behind the market's; negative: before it. As last told.
     Nanos behind() const { return behind_; }
-    // What a command shows.
+    // Reads the ticket that a command shows.
     Warrant warrant(const GuestCommand& command, const trust::Revocations& revoked, Nanos now,
                     Nanos unix) const;
 

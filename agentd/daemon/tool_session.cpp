@@ -194,7 +194,7 @@ Status ToolSession::signal(const wire::Signal& signal) {
 
 Status ToolSession::question(wire::CtlRequest request) {
     request.uid = who_.uid;
-    // What is asked of an owner an owner may do; of the rest he is the user that he is.
+    // An owner may do what is asked of an owner. For the rest he is the user that he is.
     if (owner_ && (request.verb.starts_with("provider-") || request.verb == "guests"))
         request.uid = 0;
     const uint64_t number = request.request;

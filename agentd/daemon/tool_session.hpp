@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // ToolSession: one connection to the unix socket: a srun (submit, attach, change) or a pvdctl or
 // marketctl. Who calls is the kernel's word (SO_PEERCRED), never the caller's. It reads the frames
-// and says what may be asked of whom; what is asked is done by its ToolHost, the Agent, which owns
-// it. Shared with Terminals while attached.
+// and says what may be asked of whom; what is asked is done by its ToolHost, the ToolServer, which
+// owns it. Shared with Terminals while attached.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace souk {
 
 class ToolSession;
 
-// What a session asks of the daemon.
+// A session asks the daemon by this.
 class ToolHost {
   public:
     virtual ~ToolHost() = default;
@@ -38,12 +38,12 @@ class ToolHost {
     // Somebody is attached to a job that has finished: what its terminals wait for may be there.
     virtual void attached_to_finished(const JobId& id) = 0;
 
-    // Of the node's owner: set, unset, market on or off, and how all that stands.
+    // The node's owner asks: set, unset, market on or off, and how all that stands.
     virtual wire::CtlReply provider_request(const wire::CtlRequest& request) = 0;
     virtual std::string provider_json() const = 0;
     // When no guest, or none of that job, runs here any more, or after a bound.
     virtual void when_guests_left(const std::string& job, std::function<void()> done) = 0;
-    // What this node answers by itself. Nothing: it is the market's to answer.
+    // The node's own answer. Nothing: it is the market's to answer.
     virtual std::optional<wire::CtlReply> view(const wire::CtlRequest& request) const = 0;
     virtual void ask_market(wire::CtlRequest request,
                             std::function<void(wire::CtlReply)> answer) = 0;

@@ -182,7 +182,7 @@ void Transfers::sent(const GuestKey& from) {
     const Manifest manifest = it->second.reader->manifest();
     const Sending& s = it->second;
     const uint64_t bytes = manifest.bytes() + (s.cargo.pages ? s.cargo.pages->bytes_total() : 0);
-    // What is held back says nothing about the link.
+    // A transfer that was held back says nothing about the link.
     if (const Nanos took = Loop::now() - s.began;
         bytes >= rate_from_bytes && took.ns > 0 && !s.share.limited())
         rates_[s.node] = static_cast<double>(bytes) / static_cast<double>(took.ns) * 1e9;

@@ -4,7 +4,7 @@
 // (checkpoint/page_source.hpp). Sent as fast as the connection takes it, or no faster than a rate
 // that several share, in slices, so that one big image holds nothing else up; written as it comes
 // and checked against its digests before it counts. A connection that stalls or breaks ends the
-// transfer on both sides; what becomes of the job is the home's word. Owned by the Agent.
+// transfer on both sides; what becomes of the job is the home's word. Owned by GuestMoves.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ namespace souk {
 
 class Transfers {
   public:
-    // Of an image that comes: its directory, and how large it may become.
+    // The directory of an image that comes, and how large it may become.
     struct Place {
         Fd image;
         uint64_t bytes_max = 0;
@@ -44,14 +44,14 @@ class Transfers {
         std::function<Status(const GuestKey&, const PageRange&, std::string_view bytes)> pages;
         // No more comes; of an image (expects), or of its pages.
         std::function<void(const GuestKey&, const std::string& why)> failed;
-        // What follows on that connection is bytes of the image.
+        // All that follows on that connection is bytes of the image.
         std::function<void(uint64_t connection, std::function<void(ByteView)>)> receive_raw;
         std::function<void(uint64_t connection, const wire::PagesState&)> want;
         std::function<void(uint64_t connection, const wire::ImageResult&)> answer;
     };
     Transfers(Loop& loop, BulkIdentity own, Handlers handlers);
 
-    // What is to be sent: the image directory, and what is not in it.
+    // The image directory that is to be sent, and the memory that is not in it.
     struct Cargo {
         Fd image;
         Manifest needs;
@@ -72,9 +72,9 @@ class Transfers {
     // nothing.
     void reach(const GuestKey& from, const Peer& dest);
     void forget_reached(const GuestKey& from);  // nothing will be sent
-    // What the newest transfer of some size to that node made; 0: there was none.
+    // The rate of the newest transfer of some size to that node; 0: there was none.
     double bytes_per_s(const NodeName& node) const;
-    // What is being sent now to a job's next place, since when at the earliest.
+    // Adds what is being sent now to a job's next place, since when at the earliest.
     void progress(Nanos now, std::vector<JobSend>& to) const;
     // No more word about it.
     void cancel_sending(const GuestKey& from);
@@ -82,7 +82,7 @@ class Transfers {
     // A connection of role `image`, after its hello.
     Status frame(uint64_t connection, const NodeName& sender, const wire::Frame& frame);
     void closed(uint64_t connection);
-    // Of an image with pages behind it. want: these first (the rest comes once state.restored was
+    // For an image with pages behind it. want: these first (the rest comes once state.restored was
     // said); whole: all of them are in place, and the source is told; refuse: no more of them is of
     // use.
     void want(const GuestKey& key, const wire::PagesState& state);
