@@ -46,12 +46,13 @@ Status Agent::begin(std::function<void()> on_ready) {
     // wrote has been read.
     if (const Status less = give_up_measuring(); !less)
         log_.notice("agentd may load programs into the kernel", {{"WHY", less.error()}});
-    make_peers();
+    peers_ = std::make_unique<Peers>(loop_, log_, identity_.tls(), config_.node, config_.address);
     make_market();
     TRY(make_ledger());
     make_home_and_guests();
     make_owner();
     make_views();
+    peers_->serve(*home_, *guests_, *tools_);
     return start();
 }
 
@@ -125,52 +126,6 @@ Status Agent::listen() {
 
 // -------------------------------------------------------------------------------------------------
 // the parts, and what each tells the others
-
-void Agent::make_peers() {
-    Peers::Handlers peers;
-    peers.guest_up = [this](const NodeName& node) {
-        home_->step([&](Home& h, home::Outputs& out) { h.guest_up(node, Loop::now(), out); });
-    };
-    peers.undelivered = [this](const NodeName& node, const GuestCommand& c) {
-        home_->step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
-    };
-    peers.too_old = [this](const NodeName& node, const GuestCommand& c, const Trouble& why) {
-        GuestEvent refused;
-        refused.id = c.id;
-        refused.epoch = c.epoch;
-        refused.state = GuestState::failed;
-        if (c.verb == GuestVerb::start) {  // it fails as a program that is not there does
-            refused.error = ENOENT;
-            refused.program_error = true;
-        }
-        refused.why = why;
-        home_->guest_event(node, refused);
-    };
-    peers.from_guest = [this](const NodeName& node, const wire::Frame& f) {
-        return home_->from_guest(node, f);
-    };
-    peers.guest_needed = [this](const NodeName& node) {
-        return home_->machine().needs_guest(node);
-    };
-    peers.guest_drained = [this](const NodeName& node) { home_->guest_drained(node); };
-    peers.home_up = [this](const NodeName& node) { guests_->home_up(node); };
-    peers.home_down = [this](const NodeName& node) {
-        guests_->step([&](Guest& g, guest::Outputs&) { g.home_down(node); });
-    };
-    peers.from_home = [this](const NodeName& node, const wire::Frame& f) {
-        return guests_->from_home(node, f);
-    };
-    peers.home_drained = [this](const NodeName& node) { guests_->resync(node); };
-    peers.from_image = [this](uint64_t number, const NodeName& node, const wire::Frame& f) {
-        return guests_->from_image(number, node, f);
-    };
-    peers.image_closed = [this](uint64_t number) { guests_->image_closed(number); };
-    peers.asked = [this](uint64_t number, const trust::Peer& who, wire::CtlRequest request) {
-        tools_->remote_request(number, who, std::move(request));
-    };
-    peers_ = std::make_unique<Peers>(loop_, log_, identity_.tls(), config_.node, config_.address,
-                                     std::move(peers));
-}
 
 void Agent::make_market() {
     MarketLink::Handlers market;

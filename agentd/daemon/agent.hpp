@@ -60,7 +60,6 @@ class Agent final : private GuestListener, private OfferListener {
 
   private:
     Status open_share();
-    void make_peers();
     void make_market();
     Status make_ledger();
     void make_home_and_guests();

@@ -298,10 +298,14 @@ void GuestHost::home_up(const NodeName& node) {
     step([&](Guest& g, guest::Outputs& out) { g.home_up(node, out); });
     // The home gets again the output that it was not there to take. Its first command may be
     // another than a query, which would ask for the output.
-    resync(node);
+    home_drained(node);
 }
 
-void GuestHost::resync(const NodeName& home) {
+void GuestHost::home_down(const NodeName& node) {
+    step([&](Guest& g, guest::Outputs&) { g.home_down(node); });
+}
+
+void GuestHost::home_drained(const NodeName& home) {
     for (const auto& [key, c] : cells_)
         if (key.id.home == home) c->resync();
 }

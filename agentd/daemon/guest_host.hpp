@@ -74,7 +74,7 @@ struct GuestHostParts {
     const SystemAccounts& accounts;
 };
 
-class GuestHost final : private EffectListener {
+class GuestHost final : public GuestsOfPeers, private EffectListener {
   public:
     explicit GuestHost(const GuestHostParts& parts);
     // Examines the machine and opens the directories of images. An error: no guest can be here.
@@ -112,16 +112,17 @@ class GuestHost final : private EffectListener {
     void look(uint64_t tick);
 
     // Homes.
-    void home_up(const NodeName& node);
-    void resync(const NodeName& home);
-    Status from_home(const NodeName& node, const wire::Frame& frame);
+    void home_up(const NodeName& node) override;
+    void home_down(const NodeName& node) override;
+    Status from_home(const NodeName& node, const wire::Frame& frame) override;
+    void home_drained(const NodeName& node) override;
     void command(const NodeName& from, GuestCommand command);
     void stdio_ack(const wire::StdioAck& ack);
     void stdio_input(const wire::StdioInput& input);
     void stdio_winch(const wire::StdioWinch& winch);
     // Connections that carry an image, memory ahead of one, or files.
-    Status from_image(uint64_t number, const NodeName& node, const wire::Frame& frame);
-    void image_closed(uint64_t number);
+    Status from_image(uint64_t connection, const NodeName& node, const wire::Frame& frame) override;
+    void image_closed(uint64_t connection) override;
 
   private:
     static constexpr size_t guests_max = 4096;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <set>
 #include <utility>
 
@@ -98,7 +99,7 @@ Status HomeShell::recover() {
         if (node != p_.config.node && peer) p_.peers.need(*peer);
     }
     // This node as its own guest is always there.
-    step([&](Home& h, home::Outputs& out) { h.guest_up(p_.config.node, Loop::now(), out); });
+    guest_up(p_.config.node);
     files_->recovered(home_.jobs());
     snapshots_.recovered(home_.jobs());
     output_files_->recovered(home_.jobs());
@@ -324,6 +325,27 @@ void HomeShell::stdio_input_ack(const NodeName& node, const wire::StdioInputAck&
 
 void HomeShell::expelled(const NodeName& node, const Expel& expel) {
     step([&](Home& h, home::Outputs& out) { h.expel(node, expel, Loop::now(), out); });
+}
+
+void HomeShell::guest_up(const NodeName& node) {
+    step([&](Home& h, home::Outputs& out) { h.guest_up(node, Loop::now(), out); });
+}
+
+void HomeShell::undelivered(const NodeName& node, const GuestCommand& c) {
+    step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
+}
+
+void HomeShell::guest_too_old(const NodeName& node, const GuestCommand& c, const Trouble& why) {
+    GuestEvent refused;
+    refused.id = c.id;
+    refused.epoch = c.epoch;
+    refused.state = GuestState::failed;
+    if (c.verb == GuestVerb::start) {  // it fails as a program that is not there does
+        refused.error = ENOENT;
+        refused.program_error = true;
+    }
+    refused.why = why;
+    guest_event(node, refused);
 }
 
 void HomeShell::guest_drained(const NodeName& node) {

@@ -43,7 +43,7 @@ struct HomeShellParts {
     MarketLink& market;
 };
 
-class HomeShell final : public OwnHome {
+class HomeShell final : public OwnHome, public HomeOfPeers {
   public:
     explicit HomeShell(const HomeShellParts& parts);
     // Opens what is kept of jobs. `guests`: those on this node; they outlive this.
@@ -68,10 +68,14 @@ class HomeShell final : public OwnHome {
     wire::Meter meter(const HomeJob& job) const;
 
     // Guests on other nodes, and on this one.
-    Status from_guest(const NodeName& node, const wire::Frame& frame);
-    void guest_event(const NodeName& node, const GuestEvent& event);
-    // Output that did not fit into its connection was lost; it is asked for again.
-    void guest_drained(const NodeName& node);
+    void guest_up(const NodeName& node) override;
+    void undelivered(const NodeName& node, const GuestCommand& command) override;
+    void guest_too_old(const NodeName& node, const GuestCommand& command,
+                       const Trouble& why) override;
+    Status from_guest(const NodeName& node, const wire::Frame& frame) override;
+    bool guest_needed(const NodeName& node) const override { return home_.needs_guest(node); }
+    // Asks again for the output that was lost.
+    void guest_drained(const NodeName& node) override;
     void from_own_guest(const GuestEvent& event) override { guest_event(p_.config.node, event); }
     void from_own_guest(const Expel& expel) override { expelled(p_.config.node, expel); }
     void from_own_guest(const wire::StdioData& data) override { stdio_data(p_.config.node, data); }
@@ -105,6 +109,7 @@ class HomeShell final : public OwnHome {
     void add_disk_secret(GuestCommand& command) const;
     void add_file_systems(GuestCommand& command) const;
     const HomeJob* output_owner(const NodeName& node, const JobId& id, Epoch epoch) const;
+    void guest_event(const NodeName& node, const GuestEvent& event);
     void expelled(const NodeName& node, const Expel& expel);
     void stdio_data(const NodeName& node, const wire::StdioData& data);
     void stdio_input_ack(const NodeName& node, const wire::StdioInputAck& ack);

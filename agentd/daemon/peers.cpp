@@ -22,14 +22,14 @@ constexpr size_t peer_queue_bytes_max = 8 << 20;
 
 }  // namespace
 
-Peers::Peers(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string address,
-             Handlers handlers)
-    : loop_(loop),
-      log_(log),
-      tls_(tls),
-      node_(std::move(node)),
-      address_(std::move(address)),
-      handlers_(std::move(handlers)) {}
+Peers::Peers(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string address)
+    : loop_(loop), log_(log), tls_(tls), node_(std::move(node)), address_(std::move(address)) {}
+
+void Peers::serve(HomeOfPeers& home, GuestsOfPeers& guests, RemoteTools& tools) {
+    home_ = &home;
+    guests_ = &guests;
+    tools_ = &tools;
+}
 
 // ----------------------------------------------------------------------------------------- to
 // guests (outgoing)
@@ -48,7 +48,7 @@ void Peers::command(const Peer& peer, const GuestCommand& command) {
         // A home that cannot get its commands through starts afresh: everything is asked for again.
         return lost(peer.node, "its queue is full");
     }
-    if (o.waiting.size() >= waiting_max) return handlers_.undelivered(peer.node, command);
+    if (o.waiting.size() >= waiting_max) return home_->undelivered(peer.node, command);
     o.waiting.push_back(command);
 }
 
@@ -57,12 +57,12 @@ bool Peers::deliver(const NodeName& node, Outgoing& to, const GuestCommand& comm
     const bool comes = command.verb == GuestVerb::start || command.verb == GuestVerb::prepare;
     const Trouble why = comes ? not_known(command.spec, to.knows) : Trouble();
     if (!why.empty()) {
-        loop_.defer([this, node, command, why] { handlers_.too_old(node, command, why); });
+        loop_.defer([this, node, command, why] { home_->guest_too_old(node, command, why); });
         return true;
     }
     const std::string body = wire::pack(command);
     if (body.size() > wire::agent_words(wire::frame_type<GuestCommand>)) {
-        loop_.defer([this, node, command] { handlers_.undelivered(node, command); });
+        loop_.defer([this, node, command] { home_->undelivered(node, command); });
         return true;
     }
     return to.channel->send(wire::frame_type<GuestCommand>, body).has_value();
@@ -87,7 +87,7 @@ void Peers::connected(const NodeName& node, Result<Fd> socket) {
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this, node](const wire::Frame& f) { frame_from_guest(node, f); };
     handlers.on_closed = [this, node](const Error& e) { lost(node, e.message); };
-    handlers.on_drain = [this, node] { handlers_.guest_drained(node); };
+    handlers.on_drain = [this, node] { home_->guest_drained(node); };
     wire::ChannelOptions options;
     options.words = wire::agent_words;
     options.side = wire::Side::connector;
@@ -108,7 +108,7 @@ void Peers::connected(const NodeName& node, Result<Fd> socket) {
 void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
     Outgoing& o = outgoing_[node];
     if (o.welcomed && frame.type != wire::frame::error_text) {
-        const Status taken = handlers_.from_guest(node, frame);
+        const Status taken = home_->from_guest(node, frame);
         if (taken || is_left_out(node, frame, taken.error())) return;
         return lost(node, taken.error().message);
     }
@@ -125,7 +125,7 @@ void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
     const auto waiting = std::exchange(o.waiting, {});
     o.knows = welcome->knows;
     for (const GuestCommand& c : waiting) (void)deliver(node, o, c);
-    handlers_.guest_up(node);
+    home_->guest_up(node);
 }
 
 // A word of one job that cannot be read: all others of that connection go on. A word of no job says
@@ -147,12 +147,12 @@ void Peers::lost(const NodeName& node, const std::string& why) {
     o.pause = std::clamp(Nanos{o.pause.ns * 2}, peer_pause_min, peer_pause_max);
     o.retry = loop_.after(o.pause, [this, node] {
         Outgoing& again = outgoing_[node];
-        if (handlers_.guest_needed(node) || !again.waiting.empty())
+        if (home_->guest_needed(node) || !again.waiting.empty())
             connect(node);
         else
             loop_.defer([this, node] { outgoing_.erase(node); });
     });
-    for (const GuestCommand& c : waiting) handlers_.undelivered(node, c);
+    for (const GuestCommand& c : waiting) home_->undelivered(node, c);
 }
 
 // ----------------------------------------------------------------------------------------- from
@@ -176,7 +176,7 @@ void Peers::accepted(Fd socket) {
         incoming_closed(number);
     };
     handlers.on_drain = [this, raw] {
-        if (raw->role == wire::Role::agent && !raw->node.empty()) handlers_.home_drained(raw->node);
+        if (raw->role == wire::Role::agent && !raw->node.empty()) guests_->home_drained(raw->node);
     };
     wire::ChannelOptions options;
     options.words = wire::agent_words;
@@ -247,7 +247,7 @@ Status Peers::may_ask(const Incoming& in) const {
 
 Status Peers::from_tool(const Incoming& in, const wire::Frame& frame) {
     TRY_ASSIGN(auto request, wire::unpack<wire::CtlRequest>(frame.body));
-    handlers_.asked(in.number, *in.channel->peer(), std::move(request));
+    tools_->remote_request(in.number, *in.channel->peer(), std::move(request));
     return {};
 }
 
@@ -292,16 +292,16 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
     const uint64_t old_number = old == incoming_.end() ? 0 : old->second->number;
     incoming_[in.node] = &in;
     if (old_number) incoming_closed(old_number);
-    handlers_.home_up(in.node);
+    guests_->home_up(in.node);
 }
 
 void Peers::incoming_frame(Incoming& in, const wire::Frame& frame) {
     if (in.node.empty()) return greet(in, frame);
     const uint64_t number = in.number;
     const NodeName node = in.node;
-    const Status taken = in.role == wire::Role::agent  ? handlers_.from_home(node, frame)
+    const Status taken = in.role == wire::Role::agent  ? guests_->from_home(node, frame)
                          : in.role == wire::Role::tool ? from_tool(in, frame)
-                                                       : handlers_.from_image(number, node, frame);
+                                                       : guests_->from_image(number, node, frame);
     if (taken) return;
     if (in.role == wire::Role::agent && is_left_out(node, frame, taken.error())) return;
     log_.limited("peer", Loop::now(), Level::warning, "a connection was closed",
@@ -320,9 +320,9 @@ void Peers::incoming_closed(uint64_t number) {
     if (const auto home = incoming_.find(in->node);
         home != incoming_.end() && home->second == in.get()) {
         incoming_.erase(home);
-        handlers_.home_down(in->node);
+        guests_->home_down(in->node);
     }
-    if (in->role == wire::Role::image) handlers_.image_closed(number);
+    if (in->role == wire::Role::image) guests_->image_closed(number);
 }
 
 std::string Peers::realm_of(const NodeName& home) const {

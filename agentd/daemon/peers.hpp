@@ -28,31 +28,50 @@
 
 namespace souk {
 
+// This node as a home hears by this from the guests that it is connected to.
+class HomeOfPeers {
+  public:
+    virtual ~HomeOfPeers() = default;
+    virtual void guest_up(const NodeName& node) = 0;
+    virtual void undelivered(const NodeName& node, const GuestCommand& command) = 0;
+    // The node has so old a version that it cannot have the job. It is not told the command.
+    virtual void guest_too_old(const NodeName& node, const GuestCommand& command,
+                               const Trouble& why) = 0;
+    virtual Status from_guest(const NodeName& node, const wire::Frame& frame) = 0;
+    virtual bool guest_needed(const NodeName& node) const = 0;
+    // The connection takes data again. What did not fit into it before was lost.
+    virtual void guest_drained(const NodeName& node) = 0;
+};
+
+// This node as a host of guests hears by this from the homes that are connected to it.
+class GuestsOfPeers {
+  public:
+    virtual ~GuestsOfPeers() = default;
+    virtual void home_up(const NodeName& node) = 0;
+    virtual void home_down(const NodeName& node) = 0;
+    virtual Status from_home(const NodeName& node, const wire::Frame& frame) = 0;
+    virtual void home_drained(const NodeName& node) = 0;
+    // A connection that brings an image, memory ahead of one, or files: each frame after the hello,
+    // and the end.
+    virtual Status from_image(uint64_t connection, const NodeName& node,
+                              const wire::Frame& frame) = 0;
+    virtual void image_closed(uint64_t connection) = 0;
+};
+
+// An owner or an operator on another host asks by this. Peers::answer_tool answers.
+class RemoteTools {
+  public:
+    virtual ~RemoteTools() = default;
+    virtual void remote_request(uint64_t connection, const trust::Peer& who,
+                                wire::CtlRequest request) = 0;
+};
+
 class Peers {
   public:
-    struct Handlers {
-        // This node as a home.
-        std::function<void(const NodeName&)> guest_up;
-        std::function<void(const NodeName&, const GuestCommand&)> undelivered;
-        // The node has so old a version that it cannot have the job. It is not told the command.
-        std::function<void(const NodeName&, const GuestCommand&, const Trouble& why)> too_old;
-        std::function<Status(const NodeName&, const wire::Frame&)> from_guest;
-        std::function<bool(const NodeName&)> guest_needed;
-        std::function<void(const NodeName&)> guest_drained;
-        // This node as a guest.
-        std::function<void(const NodeName&)> home_up;
-        std::function<void(const NodeName&)> home_down;
-        std::function<Status(const NodeName&, const wire::Frame&)> from_home;
-        std::function<void(const NodeName&)> home_drained;
-        // A connection that brings an image: each frame after the hello; the end.
-        std::function<Status(uint64_t connection, const NodeName&, const wire::Frame&)> from_image;
-        std::function<void(uint64_t connection)> image_closed;
-        // An owner or an operator on another host asks.
-        std::function<void(uint64_t connection, const trust::Peer&, wire::CtlRequest)> asked;
-    };
     // `tls` null: without certificates.
-    Peers(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string address,
-          Handlers handlers);
+    Peers(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string address);
+    // Names who hears from other nodes. To be called before the first connection is made or taken.
+    void serve(HomeOfPeers& home, GuestsOfPeers& guests, RemoteTools& tools);
 
     // A socket that somebody opened to this node.
     void accepted(Fd socket);
@@ -128,7 +147,9 @@ class Peers {
     wire::Tls* tls_;
     NodeName node_;
     std::string address_;
-    Handlers handlers_;
+    HomeOfPeers* home_ = nullptr;
+    GuestsOfPeers* guests_ = nullptr;
+    RemoteTools* tools_ = nullptr;
     std::map<NodeName, Outgoing> outgoing_;
     std::map<uint64_t, std::unique_ptr<Incoming>> connections_;
     std::map<NodeName, Incoming*> incoming_;  // the newest of each home

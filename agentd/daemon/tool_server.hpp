@@ -30,12 +30,12 @@ struct ToolServerParts {
     const NodeViews& views;
 };
 
-class ToolServer final : private ToolHost {
+class ToolServer final : public RemoteTools, private ToolHost {
   public:
     explicit ToolServer(const ToolServerParts& parts) : p_(parts), share_(bounds(parts.config)) {}
     Status open();
-    // An owner or an operator asks from another host, by that connection of Peers.
-    void remote_request(uint64_t connection, const trust::Peer& who, wire::CtlRequest request);
+    void remote_request(uint64_t connection, const trust::Peer& who,
+                        wire::CtlRequest request) override;
 
   private:
     static UserShare::Bounds bounds(const Config& config);
