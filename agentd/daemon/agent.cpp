@@ -47,7 +47,11 @@ Status Agent::begin(std::function<void()> on_ready) {
     if (const Status less = give_up_measuring(); !less)
         log_.notice("agentd may load programs into the kernel", {{"WHY", less.error()}});
     peers_ = std::make_unique<Peers>(loop_, log_, identity_.tls(), config_.node, config_.address);
-    make_market();
+    MarketListener& listener = *this;
+    market_ = std::make_unique<MarketLink>(loop_, log_, identity_.tls(), config_.node,
+                                           config_.address, config_.market, listener);
+    renewal_ =
+        std::make_unique<CertificateRenewal>(loop_, log_, config_, identity_, *market_, *peers_);
     TRY(make_ledger());
     make_home_and_guests();
     make_owner();
@@ -125,34 +129,7 @@ Status Agent::listen() {
 }
 
 // -------------------------------------------------------------------------------------------------
-// the parts, and what each tells the others
-
-void Agent::make_market() {
-    MarketLink::Handlers market;
-    market.question = [this](wire::CtlRequest r) { return views_->answer_market(std::move(r)); };
-    market.up = [this](const std::string& seen_at) {
-        offer_->step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
-        home_->market_up(seen_at);
-        ledger_->compare();
-        use_->tell(true);
-    };
-    market.down = [this] { home_->market_down(); };
-    market.tried = [this] {
-        if (const auto told = std::exchange(on_ready_, nullptr)) told();
-    };
-    market.certified = [this](const wire::Certified& c) { renewal_->certified(c); };
-    market.revoked = [this](const std::string& list) { renewal_->revoked(list); };
-    market.ticket_keys = [this](const wire::TicketKeys& told) { renewal_->ticket_keys(told); };
-    market.message = [this](const FromMarket& m) {
-        if (const auto* note = std::get_if<ProviderNote>(&m)) return offer_->noted(*note);
-        home_->from_market(m);
-        if (std::holds_alternative<JobNote>(m)) ledger_->compare_soon();
-    };
-    market_ = std::make_unique<MarketLink>(loop_, log_, identity_.tls(), config_.node,
-                                           config_.address, config_.market, std::move(market));
-    renewal_ =
-        std::make_unique<CertificateRenewal>(loop_, log_, config_, identity_, *market_, *peers_);
-}
+// the parts
 
 Status Agent::make_ledger() {
     TRY_ASSIGN(const auto known, commits_->db().get("seen", config_.market));
@@ -258,6 +235,26 @@ void Agent::make_views() {
                                                           .home = *home_,
                                                           .rules = *rules_,
                                                           .views = *views_});
+}
+
+// -------------------------------------------------------------------------------------------------
+// the parts tell each other
+
+void Agent::market_up(const std::string& own_address) {
+    offer_->step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
+    home_->market_up(own_address);
+    ledger_->compare();
+    use_->tell(true);
+}
+
+void Agent::market_tried() {
+    if (const auto told = std::exchange(on_ready_, nullptr)) told();
+}
+
+void Agent::from_market(const FromMarket& message) {
+    if (const auto* note = std::get_if<ProviderNote>(&message)) return offer_->noted(*note);
+    home_->from_market(message);
+    if (std::holds_alternative<JobNote>(message)) ledger_->compare_soon();
 }
 
 void Agent::guests_stepped() {

@@ -45,7 +45,7 @@
 
 namespace souk {
 
-class Agent final : private GuestListener, private OfferListener {
+class Agent final : private MarketListener, private GuestListener, private OfferListener {
   public:
     // `root` outlives it.
     Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& root);
@@ -60,7 +60,6 @@ class Agent final : private GuestListener, private OfferListener {
 
   private:
     Status open_share();
-    void make_market();
     Status make_ledger();
     void make_home_and_guests();
     void make_owner();
@@ -70,6 +69,16 @@ class Agent final : private GuestListener, private OfferListener {
     Status listen();
     void tick_load();
 
+    void market_up(const std::string& own_address) override;
+    void market_down() override { home_->market_down(); }
+    void market_tried() override;
+    void from_market(const FromMarket& message) override;
+    void certified(const wire::Certified& certified) override { renewal_->certified(certified); }
+    void revoked(const std::string& list) override { renewal_->revoked(list); }
+    void ticket_keys(const wire::TicketKeys& told) override { renewal_->ticket_keys(told); }
+    wire::CtlReply market_asks(const wire::CtlRequest& request) override {
+        return views_->answer_market(request);
+    }
     void guests_stepped() override;
     void guest_said(const GuestKey& key, GuestState state) override { use_->saw(key, state); }
     void offer_ticked() override { presence_->rank_guests(); }

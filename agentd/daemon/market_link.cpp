@@ -36,14 +36,14 @@ uint64_t random_seed() {
 }  // namespace
 
 MarketLink::MarketLink(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string own_address,
-                       std::string market, Handlers handlers)
+                       std::string market, MarketListener& listener)
     : loop_(loop),
       log_(log),
       tls_(tls),
       node_(std::move(node)),
       own_address_(std::move(own_address)),
       market_(std::move(market)),
-      handlers_(std::move(handlers)),
+      listener_(listener),
       pause_(market_pause_min, market_pause_max, random_seed()) {}
 
 void MarketLink::connect() {
@@ -106,8 +106,8 @@ Status MarketLink::frame(const wire::Frame& f) {
         takes_use_ = welcome.takes_use;
         trouble_.clear();
         up_at_ = Loop::now();
-        handlers_.up(welcome.address);
-        handlers_.tried();
+        listener_.market_up(welcome.address);
+        listener_.market_tried();
         return {};
     }
     if (f.type == wire::frame::ctl_reply) {
@@ -118,25 +118,25 @@ Status MarketLink::frame(const wire::Frame& f) {
     }
     if (f.type == wire::frame::ctl_request) {
         TRY_ASSIGN(const wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
-        return channel_->send(wire::frame::ctl_reply, wire::pack(handlers_.question(request)));
+        return channel_->send(wire::frame::ctl_reply, wire::pack(listener_.market_asks(request)));
     }
     if (f.type == wire::frame::certified) {
         TRY_ASSIGN(const auto certified, wire::unpack<wire::Certified>(f.body));
-        handlers_.certified(certified);
+        listener_.certified(certified);
         return {};
     }
     if (f.type == wire::frame::revoked) {
         TRY_ASSIGN(const auto revoked, wire::unpack<wire::Revoked>(f.body));
-        handlers_.revoked(revoked.list);
+        listener_.revoked(revoked.list);
         return {};
     }
     if (f.type == wire::frame::ticket_keys) {
         TRY_ASSIGN(const auto told, wire::unpack<wire::TicketKeys>(f.body));
-        handlers_.ticket_keys(told);
+        listener_.ticket_keys(told);
         return {};
     }
     TRY_ASSIGN(const FromMarket message, wire::unpack_from_market(f.type, f.body));
-    handlers_.message(message);
+    listener_.from_market(message);
     return {};
 }
 
@@ -150,8 +150,8 @@ void MarketLink::lost(const std::string& why) {
     retry_ = loop_.after(pause_.next(), [this] { connect(); });
     for (auto& [number, q] : std::exchange(questions_, {}))
         q.done(refusal("the connection to the market broke: " + why));
-    if (was_up) handlers_.down();
-    handlers_.tried();
+    if (was_up) listener_.market_down();
+    listener_.market_tried();
 }
 
 void MarketLink::send(const ToMarket& message) {

@@ -19,24 +19,30 @@
 
 namespace souk {
 
+// The Agent hears from the market by this.
+class MarketListener {
+  public:
+    virtual ~MarketListener() = default;
+    // The market has welcomed this node, and sees it at that address.
+    virtual void market_up(const std::string& own_address) = 0;
+    virtual void market_down() = 0;
+    // An attempt to connect has ended, whatever came of it.
+    virtual void market_tried() = 0;
+    virtual void from_market(const FromMarket& message) = 0;
+    // The market's new certificate for this node, and its newest list of revoked keys.
+    virtual void certified(const wire::Certified& certified) = 0;
+    virtual void revoked(const std::string& list) = 0;
+    // The keys that the market signs tickets with, and its time.
+    virtual void ticket_keys(const wire::TicketKeys& told) = 0;
+    // The market asks this node.
+    virtual wire::CtlReply market_asks(const wire::CtlRequest& request) = 0;
+};
+
 class MarketLink {
   public:
-    struct Handlers {
-        std::function<void(const std::string& own_address)> up;
-        std::function<void()> down;
-        std::function<void()> tried;  // after every attempt, whatever came of it
-        std::function<void(const FromMarket&)> message;
-        // the market's new certificate for this node, and its newest list of revoked keys
-        std::function<void(const wire::Certified&)> certified;
-        std::function<void(const std::string& list)> revoked;
-        // the keys that it signs tickets with, and its time
-        std::function<void(const wire::TicketKeys&)> ticket_keys;
-        // that the market asks this node
-        std::function<wire::CtlReply(const wire::CtlRequest&)> question;
-    };
     // `tls` null: without certificates.
     MarketLink(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string own_address,
-               std::string market, Handlers handlers);
+               std::string market, MarketListener& listener);
     void start() { connect(); }
 
     bool connected() const { return welcomed_; }
@@ -65,7 +71,7 @@ class MarketLink {
     wire::Tls* tls_;
     NodeName node_;
     std::string own_address_, market_, trouble_ = "not connected yet";
-    Handlers handlers_;
+    MarketListener& listener_;
     Connect connecting_;
     std::unique_ptr<wire::Channel> channel_;
     bool welcomed_ = false, takes_use_ = false;
