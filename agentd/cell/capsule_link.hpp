@@ -19,7 +19,7 @@ class CapsuleLink final : public StdioLine {
     struct Hooks {
         // One message, in order. After `welcome` came, answers() holds.
         std::function<void(CapsuleClient::Event&)> event;
-        // After all messages of one look at the socket.
+        // It is called after all messages of one look at the socket.
         std::function<void()> read;
         // The connection is closed already.
         std::function<void(const std::string& why)> lost;
@@ -29,8 +29,8 @@ class CapsuleLink final : public StdioLine {
     Status open(Fd connection);
     void close();
     explicit operator bool() const { return static_cast<bool>(client_); }
-    // Of a capsule that is gone: what still lies in the socket of a job's end and its output is
-    // given to `event`; then the link is closed.
+    // The capsule is gone: words about the job's end and its output that still lie in the socket
+    // are given to `event`; then the link is closed.
     void last_words();
 
     // One message of CapsuleClient. Error: there is no connection, or it takes no more.

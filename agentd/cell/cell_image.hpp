@@ -3,10 +3,10 @@
 // node, and when it is whole (checkpoint/images.hpp). It lies in memory on its way, and on disk if
 // the job is frozen there.
 //
-// What stays on the disk is encrypted, if the home of the job has given a key
+// An image that stays on the disk is encrypted, if the home of the job has given a key
 // (checkpoint/encrypted_file.hpp). CRIU writes plain files: a dump to disk has them in a directory
-// in memory, from where they are encrypted to the disk when it is sealed. Where memory has no room
-// for that, they are plain on the disk until then.
+// in memory, from where they are encrypted to the disk when it is sealed. If memory has no room for
+// that, they are plain on the disk until then.
 //
 // Owned by the Cell; what is on disk outlives it. What fails: the file system, no room.
 #pragma once
@@ -26,51 +26,51 @@ namespace souk {
 
 class CellImage {
   public:
-    // The directories that images lie in.
+    // The directories of images.
     struct Places {
         int disk = -1;
         int memory = -1;
-        int refused = -1;  // of images that were refused; none: they are not kept
+        int refused = -1;  // for images that were refused; none: they are not kept
         std::function<Status(int image, bool runs)> settle = settle_sockets;
     };
-    // It is on disk if one of that name is there.
+    // The image is on disk if one of that name is there.
     CellImage(Loop& loop, Places places, GuestKey key);
 
     bool on_disk() const { return on_disk_; }
     void place(bool on_disk) { on_disk_ = on_disk; }
 
-    // There never was one of that name. Until the first begins there is nothing to drop.
+    // There never was an image of that name. Until the first begins there is nothing to drop.
     void has_none() { none_ = true; }
-    // Made anew, and empty. What lay there under this name is removed.
+    // Makes it anew, and empty. An older image of this name is removed.
     Status begin();
-    // The same of one whose files come encrypted with key(), on the disk. No `secret`: plain.
+    // Makes one whose files come encrypted with key(), on the disk. No `secret`: plain.
     Status begin_encrypted(std::string_view secret);
-    // The same for a dump to the disk.
+    // Makes one for a dump to the disk.
     Status begin_dump(std::string_view secret, bool memory_has_room);
-    // Where a dump or its restore has its files.
+    // The directory in which a dump or its restore has its files.
     int fd() const { return stage_ ? stage_.get() : fd_.get(); }
-    // Where the file of pages goes.
+    // The directory to which the file of pages goes.
     int target() const { return fd_.get(); }
     const DiskKey& key() const { return disk_key_; }
     explicit operator bool() const { return static_cast<bool>(fd_); }
     void close();
-    // What is made or received, else the whole one.
+    // Opens the image that is made or received, else the whole one.
     Result<Fd> open() const { return fd_ ? duplicate(fd_.get()) : open_whole(); }
     Result<Fd> open_whole() const { return open_image(parent(), key_.text()); }
 
-    // So much is free where it lies, and a little more: of what CRIU writes, and of pages.
+    // An error: less than that, and a little more, is free for the files of CRIU and for pages.
     Status room(uint64_t bytes, uint64_t bytes_of_pages = 0) const;
-    // So much beside what it is a copy of is no strain for memory.
+    // A copy of that size beside its original is no strain for memory.
     bool fits_memory(uint64_t bytes) const;
-    // It is free there, as room() wants it.
+    // Memory has as much free as room() wants.
     bool memory_has_room(uint64_t bytes) const;
-    // Of all its files now.
+    // The bytes of all its files now.
     uint64_t bytes() const;
 
     // It is whole now.
     Status seal(const Manifest& manifest);
-    // The same with what is there, read through; `pages` is known already, or null. Returns its
-    // bytes.
+    // Reads through the files that are there, and seals them; `pages` is known already, or null.
+    // Returns their bytes.
     Result<uint64_t> seal_files(Manifest manifest, const ImageFile* pages);
     // A small file more of the one that is whole: on the disk, and in the manifest, when this
     // returns.
@@ -82,7 +82,7 @@ class CellImage {
 
     // The files of another one, which keeps them, plain.
     Status link_from(int other, const Manifest& manifest, const DiskKey& key = {}) const;
-    // Of a dump that ended with its daemon: the whole one is on the disk.
+    // Drops the files of a dump that ended with its daemon: the whole image is on the disk.
     void drop_stage();
 
     // The whole one on the disk is not what it should be: drop() moves it to the refused ones.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// CellSite: what all cells of a node share: where things lie, what this machine can, and whom a
-// cell tells. The agent fills it once, and owns it.
+// CellSite: what all cells of a node share: directories, the abilities of this machine, and the
+// functions that a cell calls to tell of something. The agent fills it once, and owns it.
 #pragma once
 
 #include <functional>
@@ -43,7 +43,7 @@ class SiteFd {
     std::shared_ptr<const Fd> fd_;
 };
 
-// What all cells of a node share.
+// The things that all cells of a node share.
 struct CellSite {
     Loop* loop = nullptr;
     Log* log = nullptr;
@@ -88,37 +88,37 @@ struct CellSite {
     NodeName node;  // this one
     // memory that was sent ahead is compared with the frozen job's before it is used
     bool check_precopy = false;
-    // With which images of that job and epoch are encrypted on the disk; empty: with none.
+    // The secret that encrypts images of that job and epoch on the disk; empty: none does.
     std::function<std::string(const GuestKey&)> disk_secret;
     // The frozen job's image is not what it should be; without a reason: it is after all.
     std::function<void(const GuestKey&, const std::string& why)> image_refused;
-    // Of a capsule whose root its home serves: /dev/fuse and the requests (agentd/files/slots.hpp);
-    // it is there, or was found again; it is gone.
+    // The root of a capsule is served by its home: these give /dev/fuse and the requests
+    // (agentd/files/slots.hpp), and hear that it is there, or was found again, and that it is gone.
     std::function<Result<std::pair<Fd, Fd>>()> files_made;
     std::function<void(const GuestJob&, const Capsule&)> files_begin;
     std::function<void(const GuestKey&)> files_end;
     // CRIU is about to look at these files of the home, and to open them (`opens`).
     std::function<void(const GuestKey&, const std::string& list, bool opens)> files_expected;
-    // Of a capsule that shows this node's own tree in their place: its home need not serve it.
+    // A capsule shows this node's own tree in their place: its home need not serve it.
     std::function<void(const GuestKey&)> files_own;
-    // Whether all that it has written is at its home (FrozenSteps::Hooks::home), asked while it
-    // stands; an error: the job has not heard yet what the home says against it.
+    // Asks, while the job stands, whether all that it has written is at its home
+    // (FrozenSteps::Hooks::home); an error: the job has not heard yet why its home refuses.
     std::function<std::shared_ptr<void>(const GuestKey&,
                                         std::function<void(const Result<AtHome>&)> done)>
         files_home = [](const GuestKey&, const std::function<void(const Result<AtHome>&)>&) {
             return std::shared_ptr<void>();
         };
-    // Who syncs what the job of that capsule has written: a stream to it
+    // Starts the process that syncs the files of that capsule's job: a stream to it
     // (agentd/files/program/sync.hpp).
     std::function<Result<Fd>(const Pidfd& init)> syncer = [](const Pidfd&) {
         return Result<Fd>(fail("nobody syncs here"));
     };
-    // Of a checkpoint that is being dumped, to that epoch: with it goes a snapshot of the job's
-    // working directory, found below `root`. Who drops what is returned hears nothing of it.
+    // Takes a snapshot of the job's working directory, found below `root`, for a checkpoint of that
+    // epoch that is being dumped. A caller that drops the returned object hears nothing of it.
     std::function<Result<std::shared_ptr<void>>(const GuestJob&, Epoch to, int root,
                                                 std::function<void(const Status&)> done)>
         files_snapshot;
-    // Whether this node has the file systems that a home names (JobSpec::file_systems).
+    // Says whether this node has the file systems that a home names (JobSpec::file_systems).
     std::function<bool(const std::string&)> has_file_systems;
     std::function<void(const GuestKey&, guest::Event)> event;
     std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)>
@@ -126,7 +126,7 @@ struct CellSite {
     std::function<void(const GuestKey&, uint64_t offset)> input_taken;
     // for the load reader
     std::function<void(const Cgroup& capsule, Nanos used, bool added)> cgroup_changed;
-    // Of a job whose pages come past the image. restored: any page may come; else these alone.
+    // Asks for pages of a job that come beside the image. restored: any page may come; else these.
     std::function<void(const GuestKey&, bool restored, uint64_t bytes_put,
                        const std::vector<PageRange>& wishes)>
         want_pages;

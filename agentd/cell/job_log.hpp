@@ -27,7 +27,7 @@ class JobLog {
     void error(std::string_view message, const Error& why) const {
         log_->error(message, with_job({{"WHY", why}}));
     }
-    // Of what befalls many jobs at once: a few lines a minute, for all jobs together.
+    // For trouble that many jobs have at once: a few lines a minute, for all jobs together.
     void limited(std::string_view key, std::string_view message, const Error& why) const {
         log_->limited(key, Loop::now(), Level::warning, message, with_job({{"WHY", why}}));
     }

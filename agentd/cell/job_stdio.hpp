@@ -19,7 +19,7 @@
 
 namespace souk {
 
-// What souk-init is told of the streams. Offsets count from the job's begin.
+// The messages to souk-init about the streams. Offsets count from the job's begin.
 class StdioLine {
   public:
     virtual ~StdioLine() = default;
@@ -54,14 +54,14 @@ class JobStdio {
     JobStdio(Loop& loop, StdioLine& line, bool tty, Hooks hooks, Nanos patience = Nanos::from_s(5))
         : loop_(loop), line_(line), tty_(tty), hooks_(std::move(hooks)), patience_(patience) {}
 
-    // What souk-init says.
+    // Words of souk-init.
     void welcomed(uint64_t taken, uint64_t limit) { input_taken(taken, limit); }
     void output(uint32_t stream, uint64_t offset, std::string_view bytes);
     void output_eof(uint32_t stream, uint64_t offset);
     void input_taken(uint64_t offset, uint64_t limit);
     void exited(int32_t wait_status);
 
-    // What the home says. ack: it has the stream up to there, and `again`: not what came after it.
+    // Words of the home. ack: it has the stream up to there, and `again`: not the bytes after it.
     void ack(uint32_t stream, uint64_t offset, bool again);
     void input(uint64_t offset, std::string_view bytes, bool eof);
     // Everything that the home does not have, again; also first thing on a new connection.
@@ -77,7 +77,7 @@ class JobStdio {
     const std::optional<int32_t>& exit() const { return exited_; }
     // How far the streams of a job that has ended came, or of a checkpoint.
     const StreamEnds& ends() const { return ends_; }
-    // Of a checkpoint: as its manifest says, or what souk-init has put into its image.
+    // The ends in a checkpoint: from its manifest, or from the file of souk-init in its image.
     void set_ends(const StreamEnds& ends) { ends_ = ends; }
     void read_ends(std::string_view residue);
 

@@ -16,7 +16,7 @@ void LeaseWatch::keep(Nanos until, bool stands) {
     until_ = until;
     watch();
     connected();
-    // What the deadline caught in the middle of the job's start, restore or dump goes on.
+    // A job that the deadline caught in the middle of its start, restore or dump goes on.
     if (lapsed_ && !stands && !stopped()) (void)let_run();
 }
 

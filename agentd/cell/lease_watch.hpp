@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// LeaseWatch: whether the control group of a job may run, and who has stopped it: a dump, an order
+// LeaseWatch: whether the control group of a job may run, and what has stopped it: a dump, an order
 // to stand in place, the owner of the node (pause), or the end of the lease that its home gives
-// (agentd/core/lease.hpp). PID 1 of
-// the capsule stops the job at the deadline whatever becomes of this daemon; this daemon does too,
-// as that one may be of an older version. All that lets the group go on is here, and looks at the
-// deadline first.
+// (agentd/core/lease.hpp). PID 1 of the capsule stops the job at the deadline whatever becomes of
+// this daemon. This daemon does too, because that one may be of an older version. Every step that
+// lets the group go on is here, and looks at the deadline first.
 //
 // Owned by the Cell. A job that the deadline stopped has a file in its directory
 // (SOUK_LAPSED_NAME), so that a daemon that is started again knows; so has one that is stopped for
@@ -46,7 +45,8 @@ class LeaseWatch {
           directory_(directory),
           hooks_(std::move(hooks)) {}
 
-    // Until then, by the loop's clock, it may run. stands: what the last deadline stopped stays so.
+    // The job may run until then, by the loop's clock. stands: a job that the last deadline stopped
+    // stays so.
     void keep(Nanos until, bool stands);
     // There is a new connection to PID 1.
     void connected() const;
@@ -59,13 +59,13 @@ class LeaseWatch {
     void end();
     void rest() { timer_.cancel(); }
 
-    // What a dump, or an order, stops. An error leaves it as it was.
+    // Stops the job for a dump, or for an order. An error leaves it as it was.
     Status stop_for_dump();
     Status stand();
-    // What is stopped goes on, unless its lease is over: then it stands until its home has
+    // Lets a stopped job go on, unless its lease is over: then it stands until its home has
     // answered, and this is false.
     bool let_run();
-    // For the owner of the node, until he says otherwise: nothing of it runs but for a dump.
+    // The job stands for the owner of the node until he says otherwise. It runs only for a dump.
     Status pause(bool on);
     // CRIU begins to dump it, or has ended without that the job has ended.
     void at_dump(bool on);

@@ -50,10 +50,10 @@ class NetworkCut {
     Status check() const;
     // With the capsule. shut: nothing passes until open().
     Status make(const Capsule& capsule, bool shut);
-    // What came for it while it was dumped, as frames_held() of then; it gets it when it is opened.
-    // So it is a copy that was frozen: nobody sends after it what was sent to it since.
+    // Takes the frames that came for the job while it was dumped (frames_held() of then); it gets
+    // them when it is opened. So it is a copy that was frozen: no other node sends them after it.
     void came_with(std::string_view frames);
-    // What was sent to it since shut_in(), for its image; none: that is not known.
+    // The frames that were sent to it since shut_in(), for its image; none: that is not known.
     std::optional<std::string> frames_held() const;
     // After a restart of the daemon.
     void find(const Capsule& capsule, bool shut);
@@ -77,7 +77,7 @@ class NetworkCut {
     // Its lease: of a job that may go back nothing is heard from then on (Loop::now), nor does it
     // hear anything, whether this daemon runs by then or not. Its home has it elsewhere.
     void until(Nanos end);
-    // Of these processes, which go on here without the CRIU that held them.
+    // Mends the connections of these processes, which go on here without the CRIU that held them.
     void mend(const PidsInside& pids, const LookAt& look) const;
     // Its job is gone, or elsewhere if it is cut off. What it has sent by then still arrives.
     void drop();
@@ -113,8 +113,8 @@ class NetworkCut {
     bool is_copy_ = false, was_frozen_ = false;
     bool patient_ = false;
     bool holds_ = false;  // what is sent to it, while it is cut off
-    // What has begun a connection since settle(): with the job before the gate was shut to it, and
-    // within the job.
+    // Frames that have begun a connection since settle(): with the job before the gate was shut to
+    // it, and within the job.
     std::vector<std::string> begun_with_, begun_within_;
     Nanos until_ = Nanos::never();
     Timer rest_, settle_;

@@ -114,7 +114,7 @@ void PageIntake::faults() {
     if (place_ && place_->whole() && stage_ != Stage::whole && !file_) is_whole();
 }
 
-// What is waited for is asked for at once, what was put is acknowledged now and then.
+// Pages that a process waits for are asked for at once; pages that were put are acknowledged later.
 void PageIntake::serve(const std::vector<PageRange>& wishes) {
     if (file_) {
         for (const PageRange& wish : wishes) {
@@ -186,7 +186,7 @@ void PageIntake::place_store() {
     store_timer_ = loop_.after(Nanos{}, [this] { place_store(); });
 }
 
-// What of these the store has; the rest is for the source.
+// Puts those pages that the store has; the rest is for the source.
 Result<std::vector<PageRange>> PageIntake::serve_from_store(const std::vector<PageRange>& wishes) {
     std::vector<PageRange> others;
     for (const PageRange& wish : wishes) {

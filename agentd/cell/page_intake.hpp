@@ -30,7 +30,7 @@
 
 namespace souk {
 
-// Where pages are put: as PageSink (checkpoint/page_sink.hpp), which says what each does.
+// The place for pages: as PageSink (checkpoint/page_sink.hpp), which says what each method does.
 class PagePlace {
   public:
     virtual ~PagePlace() = default;
@@ -52,7 +52,7 @@ class PageIntake {
         // A userfaultfd that the capsule is to keep should this daemon end; then, all of them not.
         std::function<Status(int uffd)> keep;
         std::function<void()> let_go;
-        // Of the source. any: all pages may come; else these alone. bytes_put: of what it has sent.
+        // Asks the source. any: all pages may come; else these. bytes_put: how much of it is put.
         std::function<void(bool any, uint64_t bytes_put, const std::vector<PageRange>& wishes)>
             want;
         // The job may run without the rest (post_copy).

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* dirty_file_name = "dirty-rate.img";
 constexpr int stands_late_most = 20;  // in all rounds
 
-// Of the bytes of these pages, in this order.
+// The digest of the bytes of these pages, in this order.
 Result<std::string> digest_of(const std::vector<PageRange>& ranges,
                               const std::map<pid_t, pid_t>& pids, const OpenProcessFiles& open) {
     constexpr uint64_t pages_at_once = 64;

@@ -55,7 +55,7 @@ class PrecopyRounds {
     void expect();
     // Its memory is worth sending to that epoch.
     void begin(Epoch to, uint64_t memory_bytes);
-    // What to send next, the job running; null: it is time to stop the job.
+    // The next memory to send while the job runs; null: it is time to stop the job.
     Result<PrecopySource*> round();
     // That failed since the job did not stand still in time; soon it may.
     bool late() const { return rounds_ && rounds_->stands_late; }
@@ -64,7 +64,7 @@ class PrecopyRounds {
     // The job stands frozen, its image is there but for the list. Returns what is left to send, if
     // anything was sent.
     Result<std::optional<uint64_t>> list(int image);
-    // What a destination does not have.
+    // The memory that a destination does not have.
     Result<std::vector<PageRange>> ranges_for(Epoch to, int image) const;
     void drop();
 

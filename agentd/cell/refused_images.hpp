@@ -2,7 +2,7 @@
 // Images that were refused, as they lay, for the operator of the node to look at: STATE/refused,
 // root's alone, the newest few of them.
 //
-// What fails: the file system (errno).
+// It fails with the file system (errno).
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,13 @@
 // The small parts of a Cell: the course of a dump, the turn of a restore, the root of a job, and
 // what is known of how fast it writes.
 #include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <set>
+#include <utility>
+
+#include "agentd/cell/criu_stage.hpp"
 #include "agentd/cell/dump_course.hpp"
 #include "agentd/cell/job_root.hpp"
 #include "agentd/cell/precopy_rounds.hpp"
@@ -235,6 +241,62 @@ START_TEST(rounds_are_dropped_once_and_another_move_drops_those_of_the_one_befor
 }
 END_TEST
 
+using Stage = CriuStage::Stage;
+
+START_TEST(a_stage_of_crius_work_follows_only_those_that_its_table_names) {
+    const std::set<std::pair<Stage, Stage>> may = {
+        {Stage::none, Stage::asked},        {Stage::asked, Stage::asked},
+        {Stage::coming, Stage::asked},      {Stage::asked, Stage::coming},
+        {Stage::none, Stage::dumping},      {Stage::asked, Stage::dumping},
+        {Stage::coming, Stage::dumping},    {Stage::draining, Stage::dumping},
+        {Stage::dumping, Stage::draining},  {Stage::none, Stage::undoing},
+        {Stage::asked, Stage::undoing},     {Stage::coming, Stage::undoing},
+        {Stage::dumping, Stage::undoing},   {Stage::draining, Stage::undoing},
+        {Stage::undoing, Stage::undoing},   {Stage::none, Stage::restoring},
+        {Stage::asked, Stage::restoring},   {Stage::coming, Stage::restoring},
+        {Stage::loading, Stage::restoring}, {Stage::restoring, Stage::loading}};
+    for (int before = 0; before < 8; ++before)
+        for (int next = 0; next < 8; ++next) {
+            const auto from = static_cast<Stage>(before), to = static_cast<Stage>(next);
+            const bool named = to == Stage::none || may.contains({from, to});
+            ck_assert_msg(CriuStage::may_follow(from, to) == named, "%d -> %d", before, next);
+        }
+}
+END_TEST
+
+START_TEST(the_stage_says_for_which_operation_criu_works) {
+    CriuStage stage;
+    ck_assert(stage.is(Stage::none) && !stage.dumps() && !stage.restores());
+    for (const Stage s : {Stage::asked, Stage::coming}) {
+        stage.enter(s);
+        ck_assert(!stage.dumps() && !stage.restores());
+    }
+    for (const Stage s : {Stage::dumping, Stage::draining, Stage::undoing}) {
+        stage.enter(s);
+        ck_assert(stage.dumps() && !stage.restores());
+    }
+    stage.enter(Stage::none);
+    for (const Stage s : {Stage::restoring, Stage::loading}) {
+        stage.enter(s);
+        ck_assert(!stage.dumps() && stage.restores());
+    }
+}
+END_TEST
+
+START_TEST(a_stage_that_may_not_follow_ends_the_process) {
+    const pid_t child = ::fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        CriuStage stage;
+        stage.enter(Stage::draining);
+        ::_exit(0);
+    }
+    int status = 0;
+    ck_assert_int_eq(::waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status));
+}
+END_TEST
+
 }  // namespace
 
 UNIT_SUITE(cell_parts, a_dump_is_begun_five_times_more_each_after_twice_as_long,
@@ -248,6 +310,9 @@ UNIT_SUITE(cell_parts, a_dump_is_begun_five_times_more_each_after_twice_as_long,
            what_an_image_says_of_the_rate_is_left_alone_unless_it_makes_sense,
            rounds_that_fail_let_the_job_go_on_and_say_why,
            a_job_that_does_not_stand_at_once_is_asked_again_but_not_for_ever,
-           rounds_are_dropped_once_and_another_move_drops_those_of_the_one_before);
+           rounds_are_dropped_once_and_another_move_drops_those_of_the_one_before,
+           a_stage_of_crius_work_follows_only_those_that_its_table_names,
+           the_stage_says_for_which_operation_criu_works,
+           a_stage_that_may_not_follow_ends_the_process);
 
 }  // namespace souk::unit

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/cell/cell_groups.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "kernel/sys/host/log.hpp"
+
+namespace souk {
+namespace {
+
+// A capsule whose job has not begun holds less than this.
+constexpr int64_t capsule_bytes = 16 << 20;
+constexpr Nanos give_back_limit = Nanos::from_s(5);
+
+}  // namespace
+
+CgroupUse CellGroups::use() const {
+    return {.cpu = limits_cpus(),
+            .memory = site_.limits.memory && job_.memory_mb > 0,
+            .pids = site_.limits.pids && site_.pids_max > 0,
+            .io = site_.limits.io && site_.disk_mb_per_s > 0};
+}
+
+Status CellGroups::take() {
+    if (!site_.groups || capsule_) return {};
+    // CRIU is not limited while it restores in a group, so a group that was used before may be.
+    const int64_t memory = job_.from_image       ? 0
+                           : job_.memory_mb == 0 ? INT64_MAX
+                                                 : job_.memory_mb << 20;
+    TRY_ASSIGN(CapsuleGroup groups, site_.groups->take(use(), memory));
+    use_groups(std::move(groups));
+    return {};
+}
+
+// Older daemons named the control group by the job.
+Status CellGroups::find(const std::string& name, Nanos used) {
+    if (!site_.groups) return {};
+    name_ = !name.empty() ? name : site_.groups->parent() + "/" + job_.key.text();
+    TRY_ASSIGN(CapsuleGroup groups, site_.groups->find(name_, use(), used));
+    use_groups(std::move(groups));
+    return {};
+}
+
+void CellGroups::use_groups(CapsuleGroup groups) {
+    capsule_ = std::move(groups.capsule);
+    job_group_ = std::move(groups.job);
+    name_ = capsule_->name();
+    used_ = groups.used;
+    site_.cgroup_changed(*capsule_, used_, true);
+}
+
+Status CellGroups::give_back() {
+    if (!capsule_) return {};
+    site_.cgroup_changed(*capsule_, used_, false);
+    Status back = site_.groups->give_back({std::move(*capsule_), std::move(*job_group_), {}},
+                                          give_back_limit);
+    job_group_.reset();
+    capsule_.reset();
+    name_.clear();
+    return back;
+}
+
+Result<std::vector<pid_t>> CellGroups::pids() const {
+    if (!job_group_) return fail("no control group");
+    return job_group_->pids();
+}
+
+std::vector<int> CellGroups::v1_tasks() const {
+    // A group of its own in that hierarchy lies below the node's share.
+    std::vector<int> all = site_.v1_io_tasks;
+    if (!capsule_ || !capsule_->has("cpu"))
+        all.insert(all.end(), site_.v1_tasks.begin(), site_.v1_tasks.end());
+    if (!capsule_) return all;
+    const CgroupEntry entry = capsule_->entry();
+    std::copy_if(entry.v1_tasks.begin(), entry.v1_tasks.end(), std::back_inserter(all),
+                 [](int fd) { return fd >= 0; });
+    return all;
+}
+
+std::string CellGroups::directory() const {
+    if (capsule_entry() < 0) return "";
+    std::error_code none;
+    const auto link = "/proc/self/fd/" + std::to_string(capsule_entry());
+    return std::filesystem::read_symlink(link, none).string();
+}
+
+// -------------------------------------------------------------------------------------------------
+// limits
+
+void CellGroups::warn(const char* what, const Error& why) const {
+    site_.log->warning(what,
+                       {{"JOB", job_.key.id.text()}, {"EPOCH", job_.key.epoch.n}, {"WHY", why}});
+}
+
+// CRIU restores inside of the job's groups, and is no part of what the job may have. A job that
+// holds more than its limit by then keeps it: no move kills it.
+bool CellGroups::set_limits() {
+    if (!capsule_) return false;
+    const auto set = [&]() -> Status {
+        if (site_.limits.pids && site_.pids_max > 0) TRY(capsule_->set_pids_max(site_.pids_max));
+        if (site_.limits.io && site_.disk_mb_per_s > 0)
+            TRY(capsule_->set_io_max(site_.disks, site_.disk_mb_per_s << 20));
+        if (!site_.limits.memory || job_.memory_mb <= 0) return {};
+        int64_t most = job_.memory_mb << 20;
+        if (job_.from_image || most < capsule_bytes) {
+            TRY_ASSIGN(const int64_t held, capsule_->memory_bytes());
+            most = std::max(most, held);
+        }
+        TRY(capsule_->set_memory_max(most));
+        return site_.swap_mb < 0 ? Status{} : capsule_->set_swap_max(site_.swap_mb << 20, most);
+    };
+    const Status done = set();
+    if (!done) warn("a job is not limited", done.error());
+    limit_cpus(true);
+    return done.has_value();
+}
+
+// While the job is dumped its CPUs are not limited: CRIU's work in its processes would wait for the
+// next period of the scheduler.
+void CellGroups::limit_cpus(bool on) {
+    cpus_limited_ = on;
+    write_cpus_max(on);
+}
+
+void CellGroups::node_bound(bool on) {
+    if (cpus_limited_) write_cpus_max(on);
+}
+
+void CellGroups::write_cpus_max(bool on) {
+    if (!capsule_ || !limits_cpus()) return;
+    const auto set = capsule_->set_cpus_max(on ? job_.cpus : 0);
+    // On v1 no group may have more than its parent: then the owner lends less, and that holds.
+    if (!set && set.error().code != EINVAL) warn("a job's CPUs are not limited", set.error());
+}
+
+// -------------------------------------------------------------------------------------------------
+// use
+
+std::string CellGroups::what_killed() const {
+    if (!capsule_ || !site_.limits.memory || job_.memory_mb <= 0) return {};
+    const auto kills = capsule_->memory_kills();
+    if (!kills || *kills == 0) return {};
+    return "a process of it was killed: it may have " + std::to_string(job_.memory_mb) +
+           " MB of memory (srun -m)";
+}
+
+std::optional<uint64_t> CellGroups::memory_held() const {
+    if (!capsule_) return std::nullopt;
+    const auto held = capsule_->memory_bytes();
+    if (!held) return std::nullopt;
+    return static_cast<uint64_t>(*held);
+}
+
+uint64_t CellGroups::memory_bytes() const {
+    return memory_held().value_or(static_cast<uint64_t>(job_.memory_mb << 20));
+}
+
+}  // namespace souk
