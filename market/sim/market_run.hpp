@@ -6,7 +6,7 @@
 // One step, at second t:
 // 1. every running job has advanced by its provider's speed / 100 standard seconds for each second
 // since it runs; away from its files, by the part of that in which it does not wait for them
-// (allocator_files.cpp; at least a hundredth of a standard second);
+// (move_costs.hpp; at least a hundredth of a standard second);
 // 2. the solver is told of finished jobs, finished moves, freezes and thaws, leaving and joining
 // providers, arrivals;
 // 3. if it was told anything, or had asked to be called by now, it solves, and its changes are

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Files have a place: with a horizon a job that reads them over the network pays for that wherever
-// it is but at home (market/core/allocator_files.cpp). Without traffic, or without a horizon,
+// it is but at home (market/core/move_costs.hpp). Without traffic, or without a horizon,
 // nothing is decided otherwise than without files.
 #include <algorithm>
 #include <cmath>
@@ -146,8 +146,7 @@ START_TEST(with_files_repairing_after_an_event_is_deciding_about_everything) {
 }
 END_TEST
 
-// One job and two machines. Each place is worth to the job what the words of allocator_files.cpp
-// say.
+// One job and two machines. Each place is worth to the job what the words of move_costs.hpp say.
 struct Alone {
     SolverOptions o;
     ProviderSpec home, other;
