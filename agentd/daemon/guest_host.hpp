@@ -21,10 +21,10 @@
 #include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
 #include "agentd/daemon/guest_files.hpp"
-#include "agentd/daemon/guest_images.hpp"
 #include "agentd/daemon/guest_moves.hpp"
 #include "agentd/daemon/guest_site.hpp"
 #include "agentd/daemon/guest_users.hpp"
+#include "agentd/daemon/image_keeper.hpp"
 #include "agentd/daemon/load_meter.hpp"
 #include "agentd/daemon/node_share.hpp"
 #include "agentd/daemon/peers.hpp"
@@ -162,7 +162,7 @@ class GuestHost final : public GuestsOfPeers, private EffectListener {
     Timer timer_;
     GuestUsers users_;
     GuestSite site_;
-    GuestImages images_;
+    ImageKeeper images_;
     GuestMoves moves_;
     std::unique_ptr<GuestFiles> files_;
     GuestCells cells_;

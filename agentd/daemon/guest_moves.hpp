@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "agentd/daemon/guest_images.hpp"
 #include "agentd/daemon/guest_site.hpp"
+#include "agentd/daemon/image_keeper.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/precopy.hpp"
 #include "agentd/daemon/transfer.hpp"
@@ -32,7 +32,7 @@ struct GuestMovesParts {
     Peers& peers;
     const Guest& machine;
     const GuestCells& cells;
-    GuestImages& images;
+    ImageKeeper& images;
     GuestSite& site;
     EffectListener& listener;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// GuestImages: the keys of images and the room for them. Homes tell with their commands which key
+// ImageKeeper: the keys of images and the room for them. Homes tell with their commands which key
 // an image is encrypted or sealed with; from these it makes the seals of images that leave and come
 // (checkpoint/stream_tag.hpp). It says how large an image that comes may be, and how much of the
 // disk a user's images may take. GuestHost owns it.
@@ -26,9 +26,9 @@ inline Cell* find_cell(const GuestCells& cells, const GuestKey& key) {
     return it == cells.end() ? nullptr : it->second.get();
 }
 
-class GuestImages {
+class ImageKeeper {
   public:
-    GuestImages(Log& log, const Config& config, const Guest& machine, const GuestCells& cells)
+    ImageKeeper(Log& log, const Config& config, const Guest& machine, const GuestCells& cells)
         : log_(log), config_(config), machine_(machine), cells_(cells) {}
     // `ram`: the directory in memory where the keys of disks lie.
     Status open(int ram);

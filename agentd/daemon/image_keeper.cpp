@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "agentd/daemon/guest_images.hpp"
+#include "agentd/daemon/image_keeper.hpp"
 
 #include <fcntl.h>
 #include <sys/statvfs.h>
@@ -34,17 +34,17 @@ ImageSeal seal_of(const GuestJob& job, const JobId& id, Epoch from, Epoch to) {
 
 }  // namespace
 
-Status GuestImages::open(int ram) {
+Status ImageKeeper::open(int ram) {
     TRY_ASSIGN(secrets_, DiskSecrets::open(ram));
     return {};
 }
 
-std::string GuestImages::ticket(const GuestKey& key) const {
+std::string ImageKeeper::ticket(const GuestKey& key) const {
     const auto shown = shown_.find(key);
     return shown == shown_.end() ? "" : shown->second;
 }
 
-void GuestImages::note(const NodeName& from, const GuestCommand& command) {
+void ImageKeeper::note(const NodeName& from, const GuestCommand& command) {
     if (from != command.id.home) return;
     if (!command.ticket.empty()) shown_[{command.id, command.epoch}] = command.ticket;
     if (const auto secret = trust::from_hex(command.disk_secret); secret && !secret->empty())
@@ -60,14 +60,14 @@ void GuestImages::note(const NodeName& from, const GuestCommand& command) {
         going_[of] = {command.new_epoch, *key};
 }
 
-void GuestImages::forget(const GuestKey& key) {
+void ImageKeeper::forget(const GuestKey& key) {
     coming_.erase(key);
     going_.erase(key);
     shown_.erase(key);
     secrets_.forget(key);
 }
 
-ImageSeal GuestImages::seal_of_going(const GuestKey& of, Epoch to) const {
+ImageSeal ImageKeeper::seal_of_going(const GuestKey& of, Epoch to) const {
     const auto key = going_.find(of);
     const GuestJob* job = machine_.find(of);
     if (key == going_.end() || key->second.to != to || !job) return {};
@@ -77,7 +77,7 @@ ImageSeal GuestImages::seal_of_going(const GuestKey& of, Epoch to) const {
     return seal;
 }
 
-ImageSeal GuestImages::seal_of_coming(const GuestKey& to, const NodeName& sender,
+ImageSeal ImageKeeper::seal_of_coming(const GuestKey& to, const NodeName& sender,
                                       Epoch from) const {
     const auto key = coming_.find(to);
     const GuestJob* job = machine_.find(to);
@@ -93,7 +93,7 @@ ImageSeal GuestImages::seal_of_coming(const GuestKey& to, const NodeName& sender
 // that are frozen here, and checkpoints, lie on the disk; images that are being written count as
 // far as they are written. How large the next one will be is not known yet, because the memory that
 // a group holds has caches of files in it.
-Result<uint64_t> GuestImages::bytes_left(uint32_t uid, int images) const {
+Result<uint64_t> ImageKeeper::bytes_left(uint32_t uid, int images) const {
     if (uid == 0) return UINT64_MAX;
     uint64_t taken = 0;
     bool alone = true;
@@ -114,7 +114,7 @@ Result<uint64_t> GuestImages::bytes_left(uint32_t uid, int images) const {
     return *left;
 }
 
-Status GuestImages::has_room(const GuestKey& key) const {
+Status ImageKeeper::has_room(const GuestKey& key) const {
     TRY_ASSIGN(const Fd images, open_at(AT_FDCWD, config_.state + "/images", O_PATH | O_DIRECTORY));
     if (const Status room = disk_has_room(images.get(), config_.disk_reserve_bytes()); !room)
         return fail(CauseCode::image_has_no_room, room.error().message);
@@ -125,7 +125,7 @@ Status GuestImages::has_room(const GuestKey& key) const {
 
 // An image holds the memory that the capsule may have, in its own file systems too, and files that
 // the job has deleted.
-Result<Transfers::Place> GuestImages::place(const GuestKey& key) const {
+Result<Transfers::Place> ImageKeeper::place(const GuestKey& key) const {
     Cell* c = find_cell(cells_, key);
     if (!c) return fail("no capsule waits for it");
     Transfers::Place place;
@@ -144,19 +144,19 @@ Result<Transfers::Place> GuestImages::place(const GuestKey& key) const {
 
 // The ticket bounds the memory of the processes, and as much again in the capsule's own file
 // systems.
-uint64_t GuestImages::memory_bytes_max(const GuestKey& key) const {
+uint64_t ImageKeeper::memory_bytes_max(const GuestKey& key) const {
     const GuestJob* job = machine_.find(key);
     return job && job->memory_mb > 0 ? static_cast<uint64_t>(job->memory_mb) << 21 : UINT64_MAX;
 }
 
-Status GuestImages::check_memory(const GuestKey& key, uint64_t bytes) const {
+Status ImageKeeper::check_memory(const GuestKey& key, uint64_t bytes) const {
     const uint64_t most = memory_bytes_max(key);
     if (bytes <= most) return {};
     return fail("more memory than its ticket allows: " + std::to_string(bytes >> 20) + " MB, not " +
                 std::to_string(most >> 20));
 }
 
-Status GuestImages::check_left_out(const GuestKey& key, const Cell& c) const {
+Status ImageKeeper::check_left_out(const GuestKey& key, const Cell& c) const {
     TRY_ASSIGN(const Fd image, c.image());
     TRY_ASSIGN(const auto ranges, lazy_ranges(image.get()));
     uint64_t pages = 0;
@@ -168,7 +168,7 @@ Status GuestImages::check_left_out(const GuestKey& key, const Cell& c) const {
 
 // The image lies where it was until its home lets go of it, and then with the others that were
 // refused.
-void GuestImages::refused(const GuestKey& key, const std::string& why) const {
+void ImageKeeper::refused(const GuestKey& key, const std::string& why) const {
     Cell* c = find_cell(cells_, key);
     if (!c) return;
     c->refuse_image(!why.empty());
