@@ -370,7 +370,7 @@ Status Agent::reload(const Config& config) {
     offer_->step([this](Provider& p, provider::Outputs& out) {
         p.set_here(presence_->is_here(), out);
         p.set_resting(presence_->why_paused(), out);
-        p.set_leaving(presence_->why_away(OwnerUse::Rung::leaving), out);
+        p.set_leaving(presence_->why_leaving(), out);
         p.started(offer_->wall_now(), out);
         p.market_up(out);
     });

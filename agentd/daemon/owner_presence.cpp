@@ -185,10 +185,13 @@ void OwnerPresence::see_memory(const LoadReading& reading) {
 void OwnerPresence::tell_offer() {
     p_.offer.step([&](Provider& p, provider::Outputs& out) {
         p.set_resting(why_paused(), out);
-        p.set_leaving(switches_off_ ? "node " + p_.config.node + " is being switched off"
-                                    : why_away(OwnerUse::Rung::leaving),
-                      out);
+        p.set_leaving(why_leaving(), out);
     });
+}
+
+std::string OwnerPresence::why_leaving() const {
+    if (switches_off_) return "node " + p_.config.node + " is being switched off";
+    return why_away(OwnerUse::Rung::leaving);
 }
 
 Status OwnerPresence::apply_bounds() {

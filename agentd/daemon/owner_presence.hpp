@@ -78,6 +78,8 @@ class OwnerPresence final : private GuestsInTheWay {
     bool is_empty() const { return guests_now().here == 0; }
     std::string why_paused() const;                   // empty: nobody is
     std::string why_away(OwnerUse::Rung from) const;  // empty: guests are below that rung
+    // Why guests have to leave: the owner is here, or the machine is being switched off.
+    std::string why_leaving() const;
     const ReturnHistory& history() const { return history_; }
     void write(JsonWriter& j) const;
 
