@@ -92,6 +92,7 @@ void Entry::close(Ending ending, What how, Outputs& out) {
     if (const auto* r = in<Running>()) {
         closing.ran = true;
         closing.stood = r->in<motion::Held>();
+        job.went_on = !r->retained && !closing.stood && !r->in<motion::Standing>();
         closing.asked_to_leave = ending != Ending::to_frozen && !r->retained && !in_place();
         if (r->retained) shipment.way = Shipment::Way::none;
     }

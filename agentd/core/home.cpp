@@ -8,6 +8,7 @@
 #include "agentd/core/home_splice.hpp"
 #include "agentd/core/home_steps.hpp"
 #include "agentd/core/home_trace.hpp"
+#include "market/core/needs.hpp"
 
 namespace souk {
 
@@ -76,12 +77,23 @@ void Home::give_default_memory(JobTerms& terms) const {
 
 namespace {
 
+// Refuses needs that are no expression, before anybody waits for nodes that are so.
+Status can_be_read(const JobTerms& terms) {
+    if (terms.needs->empty()) return {};
+    const auto needs = market::Needs::parse(*terms.needs);
+    return needs ? Status{} : wrap("--needs", needs.error());
+}
+
 // Puts the id of the job into the names of the files that take its output.
 Status name_output(HomeJob& record, const std::string& out_file, const std::string& err_file) {
     const bool of_array = record.group.first || record.group.array != 0;
     const auto index = of_array ? std::optional(record.group.index) : std::nullopt;
-    record.out_file = output_file_name(out_file, record.id, index);
-    record.err_file = output_file_name(err_file, record.id, index);
+    const uint64_t first = of_array && !record.group.first ? record.group.array : record.id.seq;
+    const OutputSigns signs{record.id, index, {record.id.home, first}, record.name, record.user};
+    record.out_file = output_file_name(out_file, signs);
+    record.err_file = output_file_name(err_file, signs);
+    if (record.out_file.empty() != out_file.empty() || record.err_file.empty() != err_file.empty())
+        return fail(CauseCode::invalid, "the name of its output file is empty: it has no --name");
     constexpr size_t name_max = 4095;  // PATH_MAX
     for (const std::string* name : {&record.out_file, &record.err_file})
         if (name->size() > name_max)
@@ -111,6 +123,8 @@ HomeJob Home::record_of(Submission s, Nanos now_unix, const HomeTurn& turn) cons
     record.story.add(std::move(submitted));
     record.id = next_id();
     record.group = s.group;
+    record.tries = std::move(s.tries);
+    record.tries.used = 0;
     record.disk_secret = std::move(s.disk_secret);
     return record;
 }
@@ -121,12 +135,17 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     HomeMachines& m = parts_->m;
     const std::string out_file = s.out_file, err_file = s.err_file;
     HomeJob record = record_of(std::move(s), now_unix, turn);
+    TRY(can_be_read(record.terms));
+    if (record.tries.most > 0 && HomeGangs::is_component(record))
+        return fail(CauseCode::not_possible, "a job of several components is not run again");
     TRY(name_output(record, out_file, err_file));
     TRY(HomeGroups::check(record, m.records.all()));
     TRY(HomeGangs::check(record, m.records.all()));
     TRY_ASSIGN(HomeJob* const job, m.records.add(std::move(record)));
     m.groups.add(*job);
     m.gangs.add(*job);
+    m.delays.submitted(*job);
+    parts_->steps.reindex(job->id.seq);
     std::vector<uint64_t> told = m.gangs.complete(*job, m.records.all());
     if (told.empty()) told.push_back(job->id.seq);
     for (const uint64_t seq : told) {
@@ -151,6 +170,7 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
             "job " + id.text() +
                 " is of several components: its terms cannot change yet; cancel it, and submit "
                 "it with others");
+    TRY(can_be_read(terms));
     const Reindexed indexed(parts_->steps, id.seq);
     const HomeTurn turn = this->turn(now, out);
     job->terms = terms;

@@ -39,6 +39,8 @@
 //     HomeWakes        how many frozen jobs wake at one time, and whose turn it is
 //     HomeSignals      signals that wait until it can take them
 //     HomeEnds         how long a cancelled job may take to end
+//     HomeTimeLimits   when it has run as long as its user lets it
+//     HomeDelays       jobs that wait for a time, and whether a failed one is run again
 //     HomeGroups       jobs that wait for others of this home
 //     HomeGangs        jobs of several components, and their rules
 //     HomeReports      how it is, for the market

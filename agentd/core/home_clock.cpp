@@ -15,6 +15,7 @@ void HomeClock::start(HomeJob& job, const HomeTurn& turn) {
 }
 
 void HomeClock::stop(HomeJob& job, Nanos now) {
+    job.work = work(job, now);
     job.stats.run_time = run_time(job, now);
     job.running_since = Nanos::never();
 }
@@ -28,8 +29,22 @@ Nanos HomeClock::run_time(const HomeJob& job, Nanos now) {
     return job.stats.run_time + (now - job.running_since);
 }
 
+namespace {
+
+Nanos work_of(Nanos ran, const HomeJob& job) {
+    return {static_cast<int64_t>(static_cast<__int128>(ran.ns) * job.speed / 100)};
+}
+
+}  // namespace
+
+Nanos HomeClock::work(const HomeJob& job, Nanos now) {
+    const Nanos stretch = runs(job) ? now - job.running_since : Nanos{};
+    return {saturating_add(job.work.ns, work_of(stretch, job).ns)};
+}
+
 void HomeClock::fold(HomeJob& job, Nanos now) {
     if (!runs(job)) return;
+    job.work = work(job, now);
     job.stats.run_time = run_time(job, now);
     job.running_since = now;
 }
@@ -83,7 +98,9 @@ void HomeClock::prove(HomeJob& job, const GuestEvent& e, Nanos now) {
         job.running_since = since;
         return;
     }
-    job.stats.run_time += std::min(now - since, Nanos{cpu_since_told(job, e).ns / job.terms.cpus});
+    const Nanos ran = std::min(now - since, Nanos{cpu_since_told(job, e).ns / job.terms.cpus});
+    job.work.ns = saturating_add(job.work.ns, work_of(ran, job).ns);
+    job.stats.run_time += ran;
     forget_stretch(job);
 }
 

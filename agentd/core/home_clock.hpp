@@ -20,6 +20,8 @@ class HomeClock {
     static void fold(HomeJob& job, Nanos now);
     static bool runs(const HomeJob& job) { return job.running_since != Nanos::never(); }
     static Nanos run_time(const HomeJob& job, Nanos now);  // with the present stretch
+    // The same on a machine of speed 100: each stretch counts by the speed of its node.
+    static Nanos work(const HomeJob& job, Nanos now);
     // The cost by the price that the market told last; exact if the job has not run since.
     static Money cost(const HomeJob& job, Nanos now);
     // At its price of now, until it has cost that much; whole seconds.

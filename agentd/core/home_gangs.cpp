@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "agentd/core/home_groups.hpp"
+#include "agentd/core/home_turn.hpp"
 #include "market/core/strategy.hpp"
 
 namespace souk {
@@ -47,7 +48,8 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
         return fail(of_several + "of which only so many may be on one node has no optional ones");
     if (g.near && g.role == ComponentClass::optional)
         return fail(of_several + "that are to be near each other has no optional ones");
-    if (g.array != 0 || g.first || g.after != 0)
+    if (g.array != 0 || g.first || g.after != 0 || !g.afters.empty() || g.singleton ||
+        g.begin.ns > 0)
         return fail(of_several + "is neither part of an array nor waits for another job");
     if (market::strategy_of(job.terms) != market::Strategy::truthful || job.terms.pace)
         return fail(of_several + "bids its price: it has no strategy");
@@ -171,8 +173,7 @@ Trouble HomeGangs::verdict(const HomeJob& ended) const {
     if (!is_component(ended) || ended.phase != JobPhase::finished || !is_required(ended)) return {};
     if (ended.why.code == CauseCode::component_ended) return {};
     if (ended_well(ended) && !ended.spec.hold) return {};
-    if (ended.cancelled || ended.why.code == CauseCode::cancelled)
-        return because(CauseCode::cancelled);
+    if (ended.cancelled || ended.why.code == CauseCode::cancelled) return why_cancelled(ended);
     if (ended.why.code == CauseCode::components_not_started) return ended.why;
     const std::string how =
         ended.why.empty() ? how_it_ended(ended.wait_status) : std::string(ended.why);

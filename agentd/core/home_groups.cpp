@@ -2,11 +2,45 @@
 #include "agentd/core/home_groups.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
 
 namespace souk {
 namespace {
 
 bool has_ended(const HomeJob& job) { return job.phase == JobPhase::finished; }
+
+bool is_as_it_should(const JobAfter& after, const HomeJob& job) {
+    return after.how == JobAfter::How::ended ||
+           ended_well(job) == (after.how == JobAfter::How::well);
+}
+
+bool is_as_it_should(const JobAfter& array) {
+    return array.how == JobAfter::How::ended || array.failed == (array.how == JobAfter::How::badly);
+}
+
+enum class Ending : uint8_t { open, as_it_should, otherwise };
+
+// How what a job waits for stands; an array's failures are noted. Nothing: no such job of the user.
+std::optional<Ending> ending_of(JobAfter& after, const HomeGroups::Jobs& jobs, uint32_t uid) {
+    bool found = false, open = false, single_is = false;
+    for (auto it = jobs.lower_bound(after.seq); it != jobs.end(); ++it) {
+        const HomeJob& other = it->second;
+        if (!after.whole && it->first != after.seq) break;
+        if (after.whole && other.group.array != after.seq) continue;
+        if (uid != 0 && other.spec.launch.uid != uid) return {};
+        found = true;
+        open = open || !has_ended(other);
+        after.failed = after.failed || (has_ended(other) && !ended_well(other));
+        single_is = has_ended(other) && is_as_it_should(after, other);
+    }
+    if (!found) return {};
+    if (after.whole && after.how == JobAfter::How::well && after.failed) return Ending::otherwise;
+    if (open) return Ending::open;
+    return (after.whole ? is_as_it_should(after) : single_is) ? Ending::as_it_should
+                                                              : Ending::otherwise;
+}
 
 void set_default(std::vector<std::string>& env, const std::string& name, const std::string& value) {
     const auto is_it = [&](const std::string& v) { return v.starts_with(name + "="); };
@@ -37,15 +71,60 @@ Status HomeGroups::check(HomeJob& job, const Jobs& jobs) {
                 CauseCode::not_found,
                 "there is no array " + JobId{job.id.home, g.array}.text() + " of yours here");
     }
-    if (g.after == 0) return {};
-    const std::string id = JobId{job.id.home, g.after}.text();
-    const auto other = jobs.find(g.after);
-    if (other == jobs.end() || (uid != 0 && other->second.spec.launch.uid != uid))
-        return fail(CauseCode::not_found, "--after: this node has no job " + id + " of yours");
-    if (!has_ended(other->second)) return {};
-    if (g.after_ok && !ended_well(other->second))
-        return fail(CauseCode::not_possible, "--after: job " + id + " has not ended well");
-    g.after = 0;
+    TRY(expand(g, jobs));
+    std::vector<JobAfter> left;
+    bool one_is = false;
+    for (JobAfter after : g.afters) {
+        const std::string other_id = JobId{job.id.home, after.seq}.text();
+        const std::optional<Ending> now = ending_of(after, jobs, uid);
+        if (!now)
+            return fail(CauseCode::not_found,
+                        "--after: this node has no job " + other_id + " of yours");
+        if (*now == Ending::open)
+            left.push_back(after);
+        else if (*now == Ending::as_it_should)
+            one_is = true;
+        else if (!g.after_any)
+            return fail(CauseCode::not_possible,
+                        "--after: job " + other_id + " has " +
+                            (after.how == JobAfter::How::well ? "not ended well" : "ended well"));
+    }
+    if (g.after_any && !one_is && left.empty() && !g.afters.empty())
+        return fail(CauseCode::not_possible, "--after: none of these jobs has ended so");
+    if (g.after_any && one_is) left.clear();
+    g.afters = std::move(left);
+    return {};
+}
+
+// Each job once. An array that is named by its first job stands for all of its elements.
+Status HomeGroups::expand(JobTies& g, const Jobs& jobs) {
+    using How = JobAfter::How;
+    if (g.after != 0)
+        g.afters.push_back({std::exchange(g.after, 0), g.after_ok ? How::well : How::ended});
+    g.after_ok = false;
+    if (g.afters.size() > JobTies::afters_max)
+        return fail(CauseCode::too_many, "--after: it waits for more than " +
+                                             std::to_string(JobTies::afters_max) + " jobs");
+    std::vector<JobAfter> all;
+    for (JobAfter after : g.afters) {
+        const auto of_array = [&](const auto& entry) {
+            return entry.second.group.array == after.seq;
+        };
+        const auto from = jobs.lower_bound(after.seq);
+        if (std::exchange(after.each, false)) {
+            const auto same = std::find_if(from, jobs.end(), [&](const auto& entry) {
+                return of_array(entry) && entry.second.group.index == g.index;
+            });
+            if (same == jobs.end())
+                return fail(CauseCode::not_found,
+                            "--after: the array has no element " + std::to_string(g.index));
+            after.seq = same->first;
+        } else {
+            after.whole = std::any_of(from, jobs.end(), of_array);
+        }
+        if (std::ranges::find(all, after) == all.end()) all.push_back(after);
+    }
+    g.afters = std::move(all);
     return {};
 }
 
@@ -53,7 +132,11 @@ void HomeGroups::add(HomeJob& job) {
     JobTies& g = job.group;
     if (g.first) g.array = job.id.seq;
     if (has_ended(job)) return;
-    if (g.after != 0) after_[g.after].insert(job.id.seq);
+    if (g.after != 0)  // a record of an older version
+        g.afters.push_back(
+            {std::exchange(g.after, 0), g.after_ok ? JobAfter::How::well : JobAfter::How::ended});
+    for (const JobAfter& after : g.afters) waiters_of(after)[after.seq].insert(job.id.seq);
+    if (!job.name.empty()) names_[{job.spec.launch.uid, job.name}].insert(job.id.seq);
     if (g.array != 0) arrays_[g.array].insert(job.id.seq);
     if (job.phase != JobPhase::waiting) return;
     auto& env = job.spec.launch.env;
@@ -71,9 +154,19 @@ void HomeGroups::add(HomeJob& job) {
 std::string HomeGroups::waits(const HomeJob& job) const {
     const JobTies& g = job.group;
     if (job.phase != JobPhase::waiting || job.last_epoch.n != 0) return {};
-    if (g.after != 0)
-        return "job " + JobId{job.id.home, g.after}.text() +
-               (g.after_ok ? " to end well" : " to end");
+    if (!g.afters.empty()) {
+        const JobAfter& next = g.afters[0];
+        const size_t others = g.afters.size() - 1;
+        return "job " + JobId{job.id.home, next.seq}.text() +
+               (others == 0   ? ""
+                : g.after_any ? " or one of " + std::to_string(others) + " others"
+                              : " and " + std::to_string(others) + " others") +
+               (next.how == JobAfter::How::well    ? " to end well"
+                : next.how == JobAfter::How::badly ? " to fail"
+                                                   : " to end");
+    }
+    if (g.singleton && has_namesake_before(job))
+        return "an earlier job of the name " + job.name + " to end";
     const auto array = arrays_.find(g.array);
     if (g.at_once == 0 || array == arrays_.end()) return {};
     const auto end = array->second.find(job.id.seq);
@@ -84,21 +177,77 @@ std::string HomeGroups::waits(const HomeJob& job) const {
     return "others of its array to end: " + std::to_string(g.at_once) + " at once";
 }
 
+bool HomeGroups::has_namesake_before(const HomeJob& job) const {
+    const auto it = names_.find({job.spec.launch.uid, job.name});
+    return it != names_.end() && *it->second.begin() < job.id.seq;
+}
+
+HomeGroups::Waiters& HomeGroups::waiters_of(const JobAfter& after) {
+    return after.whole ? array_after_ : after_;
+}
+
 std::vector<uint64_t> HomeGroups::ended(const HomeJob& job) {
-    std::vector<uint64_t> freed;
-    if (const auto waiting = after_.find(job.id.seq); waiting != after_.end()) {
-        freed.assign(waiting->second.begin(), waiting->second.end());
-        after_.erase(waiting);
+    std::set<uint64_t> freed;
+    const uint64_t seq = job.id.seq;
+    if (auto waiting = after_.extract(seq)) freed = std::move(waiting.mapped());
+    for (const JobAfter& after : job.group.afters) stop_waiting(after, seq);
+    if (const auto name = names_.find({job.spec.launch.uid, job.name}); name != names_.end()) {
+        const bool was_first = *name->second.begin() == seq;
+        name->second.erase(seq);
+        if (was_first && !name->second.empty()) freed.insert(*name->second.begin());
+        if (name->second.empty()) names_.erase(name);
     }
-    if (const auto own = after_.find(job.group.after); own != after_.end())
-        own->second.erase(job.id.seq);
     const auto array = arrays_.find(job.group.array);
-    if (array == arrays_.end()) return freed;
-    array->second.erase(job.id.seq);
-    if (job.group.at_once > 0 && array->second.size() >= job.group.at_once)
-        freed.push_back(*std::next(array->second.begin(), job.group.at_once - 1));
-    if (array->second.empty()) arrays_.erase(array);
-    return freed;
+    if (array != arrays_.end()) {
+        array->second.erase(seq);
+        if (job.group.at_once > 0 && array->second.size() >= job.group.at_once)
+            freed.insert(*std::next(array->second.begin(), job.group.at_once - 1));
+        const bool was_last = array->second.empty();
+        const auto waiting = array_after_.find(job.group.array);
+        if (waiting != array_after_.end() && (was_last || !ended_well(job)))
+            freed.insert(waiting->second.begin(), waiting->second.end());
+        if (was_last) arrays_.erase(array);
+    }
+    return {freed.begin(), freed.end()};
+}
+
+void HomeGroups::stop_waiting(const JobAfter& after, uint64_t seq) {
+    Waiters& waiters = waiters_of(after);
+    const auto of = waiters.find(after.seq);
+    if (of == waiters.end()) return;
+    of->second.erase(seq);
+    if (of->second.empty()) waiters.erase(of);
+}
+
+HomeGroups::Wait HomeGroups::settle(HomeJob& waiting, const HomeJob& ended) {
+    JobTies& g = waiting.group;
+    bool good = false, bad = false, changed = false;
+    std::vector<JobAfter> left;
+    for (JobAfter after : g.afters) {
+        bool is_over = false, is_good = false;
+        if (!after.whole && after.seq == ended.id.seq) {
+            is_over = true;
+            is_good = is_as_it_should(after, ended);
+        } else if (after.whole && after.seq == ended.group.array) {
+            changed = changed || (!after.failed && !ended_well(ended));
+            after.failed = after.failed || !ended_well(ended);
+            is_good = is_as_it_should(after);
+            is_over =
+                !arrays_.contains(after.seq) || (after.how == JobAfter::How::well && after.failed);
+        }
+        if (!is_over) {
+            left.push_back(after);
+            continue;
+        }
+        stop_waiting(after, waiting.id.seq);
+        changed = true;
+        (is_good ? good : bad) = true;
+    }
+    if (good && g.after_any)
+        for (const JobAfter& other : std::exchange(left, {})) stop_waiting(other, waiting.id.seq);
+    g.afters = std::move(left);
+    if (bad && (!g.after_any || (!good && g.afters.empty()))) return Wait::never;
+    return changed ? Wait::changed : Wait::same;
 }
 
 }  // namespace souk

@@ -136,6 +136,12 @@ struct HomeJob {
     bool going_back = false;
     // frozen elsewhere: the copy of its image that comes to this node; epoch 0: none
     Orphan evacuation = {};
+    // How much of a machine of speed 100 it has used until stats.run_time, and the speeds of `at`
+    // and `to`.
+    Nanos work = {};
+    int64_t speed = 100, to_speed = 100;
+    Cause ended_for = {};  // cancelled: by its home, for this reason; none: by a person
+    JobTries tries = {};
     bool operator==(const HomeJob&) const = default;
 };
 
@@ -147,6 +153,7 @@ struct Submission {
     JobTies group = {};
     std::string disk_secret = {};              // likewise
     std::string out_file = {}, err_file = {};  // likewise, once its id is filled in
+    JobTries tries = {};                       // likewise
 };
 
 namespace home {

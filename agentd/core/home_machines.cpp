@@ -31,11 +31,12 @@ HomeMachines::HomeMachines(const NodeName& node, const HomeLimits& limits)
       budget(limits.warn_permille, limits.warn_span),
       expels(limits.expel_patience),
       wakes(node, limits.wake),
-      reports(runs, checkpoints, clock, groups, gangs, records, evacuations) {}
+      reports(runs, checkpoints, clock, groups, gangs, records, evacuations, delays) {}
 
 Nanos HomeMachines::due(const HomeJob& job) const {
     return std::min({expels.due(job), moves.due(job), runs.due(job), checkpoints.due(job),
-                     budget.due(job), leases.due(job), evacuations.due(job), ends.due(job)});
+                     budget.due(job), leases.due(job), evacuations.due(job), ends.due(job),
+                     time_limits.due(job), delays.due(job)});
 }
 
 void HomeMachines::forget(uint64_t seq) {
@@ -52,6 +53,8 @@ void HomeMachines::forget(uint64_t seq) {
     wakes.forget(seq);
     signals.forget(seq);
     ends.forget(seq);
+    time_limits.forget(seq);
+    delays.forget(seq);
     gangs.forget(seq);
 }
 

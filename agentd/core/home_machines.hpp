@@ -10,6 +10,7 @@
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_claims.hpp"
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_delays.hpp"
 #include "agentd/core/home_ends.hpp"
 #include "agentd/core/home_evacuations.hpp"
 #include "agentd/core/home_expels.hpp"
@@ -23,6 +24,7 @@
 #include "agentd/core/home_reports.hpp"
 #include "agentd/core/home_runs.hpp"
 #include "agentd/core/home_signals.hpp"
+#include "agentd/core/home_time_limits.hpp"
 #include "agentd/core/home_wakes.hpp"
 
 namespace souk {
@@ -55,6 +57,8 @@ struct HomeMachines {
     HomeWakes wakes;
     HomeSignals signals;
     HomeEnds ends;
+    HomeTimeLimits time_limits;
+    HomeDelays delays;
     HomeGroups groups;
     HomeGangs gangs;
     HomeReports reports;

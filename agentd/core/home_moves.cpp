@@ -36,6 +36,7 @@ void HomeMoves::begin(HomeJob& job, const Order& order, const HomeTurn& turn) {
     job.from_frozen = job.phase == JobPhase::frozen && !std::exchange(job.in_place, false);
     job.phase = job.from_frozen ? JobPhase::thawing : JobPhase::moving;
     job.to = {order.node, order.address};
+    job.to_speed = order.speed > 0 ? order.speed : job.speed;
     job.ticket = order.ticket;
     job.to_epoch = job.last_epoch = job.last_epoch.next();
     job.to_leased = false;
@@ -153,6 +154,7 @@ HomeNext HomeMoves::arrived(HomeJob& job, bool says_more, const HomeTurn& turn) 
     const State& s = state(job);
     const Peer old = std::exchange(job.at, std::exchange(job.to, Peer{}));
     const Epoch old_epoch = std::exchange(job.epoch, job.to_epoch);
+    job.speed = job.to_speed;
     job.leased = std::exchange(job.to_leased, false);
     job.cpu_here = {};
     job.step = MoveStep::none;

@@ -3,6 +3,7 @@
 
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_delays.hpp"
 #include "agentd/core/home_evacuations.hpp"
 #include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_groups.hpp"
@@ -58,6 +59,7 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
     if (job.group.array != 0) r.array = JobId{job.id.home, job.group.array}.text();
     r.array_index = job.group.index;
     r.waits_for = groups_.waits(job);
+    if (std::string pause = delays_.waits(job); !pause.empty()) r.waits_for = std::move(pause);
     if (HomeGangs::is_component(job)) {
         r.gang = JobId{job.id.home, job.group.gang}.text();
         r.component = job.group.component;

@@ -14,19 +14,21 @@ class HomeGangs;
 class HomeGroups;
 class HomeRecords;
 class HomeRuns;
+class HomeDelays;
 
 class HomeReports final : public JobReporter {
   public:
     HomeReports(const HomeRuns& runs, const HomeCheckpoints& checkpoints, const HomeClock& clock,
                 const HomeGroups& groups, const HomeGangs& gangs, const HomeRecords& records,
-                const HomeEvacuations& evacuations)
+                const HomeEvacuations& evacuations, const HomeDelays& tries)
         : runs_(runs),
           checkpoints_(checkpoints),
           clock_(clock),
           groups_(groups),
           gangs_(gangs),
           records_(records),
-          evacuations_(evacuations) {}
+          evacuations_(evacuations),
+          delays_(tries) {}
     JobReport report_of(const HomeJob& job, Nanos now) const override;
 
   private:
@@ -37,6 +39,7 @@ class HomeReports final : public JobReporter {
     const HomeGangs& gangs_;
     const HomeRecords& records_;
     const HomeEvacuations& evacuations_;
+    const HomeDelays& delays_;
 };
 
 }  // namespace souk

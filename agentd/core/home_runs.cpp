@@ -42,6 +42,7 @@ const HomeRuns::State& HomeRuns::seen(const HomeJob& job) const {
 
 void HomeRuns::start(HomeJob& job, const Order& order, const HomeTurn& turn) {
     job.at = {order.node, order.address};
+    job.speed = order.speed > 0 ? order.speed : 100;
     job.ticket = order.ticket;
     job.spec.as = {};  // it begins, as whoever its user is there
     job.epoch = job.last_epoch = job.last_epoch.next();
@@ -288,7 +289,7 @@ HomeNext HomeRuns::starting(HomeJob& job, const GuestEvent& e, const HomeTurn& t
             turn.send_with_spec(job, job.at, job.epoch, GuestVerb::start);
             return Nothing{};
         case GuestState::failed:
-            if (job.cancelled) return Finished{9, because(CauseCode::cancelled)};
+            if (job.cancelled) return Finished{9, why_cancelled(job)};
             if (e.program_error) return program_lacks(job, e, turn);
             return start_undelivered(job, e.why, turn);
         case GuestState::held:

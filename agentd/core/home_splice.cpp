@@ -5,6 +5,17 @@
 
 namespace souk {
 
+namespace {
+
+std::string why_back(const HomeJob& job) {
+    const auto& steps = job.story.steps();
+    if (steps.empty() || steps.back().why.code != CauseCode::tried_again)
+        return "its node was lost";
+    return steps.back().why;
+}
+
+}  // namespace
+
 void splice(HomeJob& job, const uint64_t output_end[2], uint64_t input_end,
             const std::string& files) {
     Splice& s = job.splice;
@@ -20,8 +31,8 @@ void splice(HomeJob& job, const uint64_t output_end[2], uint64_t input_end,
     const bool tty = job.spec.launch.tty;
     const int stream = tty ? 0 : 1;
     s.text = "souk: job " + job.id.text() +
-             (c.epoch.n > 0 ? " goes on from its checkpoint" : " begins anew") +
-             " (its node was lost); of what stands above, " + std::to_string(after[0]) + " bytes" +
+             (c.epoch.n > 0 ? " goes on from its checkpoint" : " begins anew") + " (" +
+             why_back(job) + "); of what stands above, " + std::to_string(after[0]) + " bytes" +
              (tty ? "" : " of stdout") +
              (tty ? "" : " and " + std::to_string(after[1]) + " of stderr") +
              " were written after that and may come again" + (files.empty() ? "" : "; " + files);

@@ -48,13 +48,21 @@ Trouble HomeSteps::why_not_run(const HomeJob& job, const Order& order) {
         text = "the market is of a version that places components on any nodes alone";
     else if (job.group.near && !order.near)
         text = "the market is of a version that knows no nodes near each other";
-    return text ? because(CauseCode::components_not_held, {{"text", text}}) : Cause();
+    if (text) return because(CauseCode::components_not_held, {{"text", text}});
+    if (!job.terms.needs->empty() && order.speed == 0)
+        return because(CauseCode::not_carried_out,
+                       {{"text", "the market is of a version that knows no --needs"}});
+    return {};
 }
 
 void HomeSteps::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
     if (doubts_.has(job)) return turn.report(job);
     if (const Trouble why = why_not_run(job, order); !why.empty())
         return turn.fail_order(job, order.node, why);
+    // The order is older than the pause before its next try.
+    if (!m_.delays.waits(job).empty())
+        return turn.fail_order(job, order.node,
+                               Cause(CauseCode::overtaken, "it waits for " + m_.delays.waits(job)));
     const bool by_order = m_.runs.stands_by_order(job) && !HomeGangs::is_component(job);
     switch (HomeOrders::how(job, order, m_.leases.is_silent(order.node), by_order)) {
         case HomeOrders::How::as_it_is: return turn.report(job);
@@ -105,19 +113,42 @@ void HomeSteps::cancel(HomeJob& job, const HomeTurn& turn) {
     turn.persist(job);
     cuts_.goes_on_no_more(job.id.seq);
     if (cuts_.has(job))  // the end of the job follows from that
-        cuts_.give_up(job, nullptr, because(CauseCode::cancelled), turn);
+        cuts_.give_up(job, nullptr, why_cancelled(job), turn);
     else if (HomeMoves::is_undecided(job))
-        conclude(job, m_.moves.abort(job, {}, because(CauseCode::cancelled), turn), turn);
+        conclude(job, m_.moves.abort(job, {}, why_cancelled(job), turn), turn);
     else
         end_by_cancel(job, turn);
+}
+
+// Ends the job as if its user had cancelled it, and all of its gang, but for that reason.
+void HomeSteps::end_for(HomeJob& job, const Cause& why, const HomeTurn& turn) {
+    job.ended_for = job.comment = why;
+    for (const uint64_t seq : m_.gangs.others_of(job))
+        if (HomeJob* const other = m_.records.find(seq); other && !other->cancelled)
+            other->ended_for = why;
+    turn.tell(job, Tell::What::comment, why);
+    start_.cancel_all(job, turn);
+    turn.report(job);
+}
+
+// Lets a job begin anew that has failed. What is left of its last try goes; its checkpoint would
+// only fail again.
+void HomeSteps::run_again(HomeJob& job, int32_t wait_status, const Trouble& end,
+                          const HomeTurn& turn) {
+    if (!HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) HomeCheckpoints::drop(job, turn);
+    job.checkpoint = {};
+    job.lacking.clear();
+    const Cause why = HomeDelays::why(job, wait_status, end);
+    m_.delays.try_again(job, turn.now);
+    returns_.is_back(job, why, turn);
 }
 
 // A job in a steady phase ends once it has had its time. The end of a step under way comes back
 // here through steady().
 void HomeSteps::end_by_cancel(HomeJob& job, const HomeTurn& turn) {
     if (job.phase == JobPhase::starting && job.spec.hold)
-        HomeRuns::take_back(job, because(CauseCode::cancelled), turn);
-    if (job.phase == JobPhase::waiting) return finish(job, 9, because(CauseCode::cancelled), turn);
+        HomeRuns::take_back(job, why_cancelled(job), turn);
+    if (job.phase == JobPhase::waiting) return finish(job, 9, why_cancelled(job), turn);
     if (job.step != MoveStep::none) return;
     if (m_.ends.has_time(job, m_.runs.paused(job).empty(), turn)) return;
     turn.send(job.at, job.id, job.epoch, GuestVerb::kill);
@@ -293,6 +324,8 @@ void HomeSteps::became_standing(HomeJob& job, const Trouble& cannot_move, const 
 void HomeSteps::ended(HomeJob& job, const Finished& end, const HomeTurn& turn) {
     if (job.going_back && !job.cancelled)  // that end is later than the checkpoint
         returns_.is_back(job, GangReturn::all_go_back(), turn);
+    else if (HomeDelays::takes(job, end.wait_status, false))
+        run_again(job, end.wait_status, end.why, turn);
     else if (!returns_.is_doubtful(job, end, turn))
         finish(job, end.wait_status, end.why, turn);
 }
@@ -312,9 +345,13 @@ void HomeSteps::finish(HomeJob& job, int32_t wait_status, const Trouble& why,
     const Trouble others = job.cancelled ? m_.gangs.why_ended(job, m_.records.all()) : Trouble();
     const bool obeyed = job.cancelled && why.empty();  // it ended by itself, when it was asked to
     const bool well = !others.empty() && m_.gangs.ends_with_success(job, m_.records.all());
+    if (const Cause last = HomeDelays::over(job, wait_status, why); !last.empty()) {
+        job.comment = last;
+        turn.tell(job, Tell::What::comment, last);
+    }
     HomeRuns::finish(job, well ? 0 : wait_status,
                      !others.empty() ? others
-                     : obeyed        ? Trouble(because(CauseCode::cancelled))
+                     : obeyed        ? Trouble(why_cancelled(job))
                                      : why,
                      turn);
     steady(job, turn);
@@ -344,12 +381,11 @@ void HomeSteps::free_others(const HomeJob& ended, const HomeTurn& turn) {
 
 void HomeSteps::free_one(HomeJob& job, const HomeJob& gone, const HomeTurn& turn) {
     const Reindexed indexed(*this, job.id.seq);
-    const bool waited = job.group.after == gone.id.seq;
-    if (waited) job.group.after = 0;
-    if (waited && job.group.after_ok && !ended_well(gone))
+    const HomeGroups::Wait wait = m_.groups.settle(job, gone);
+    if (wait == HomeGroups::Wait::never)
         return finish(job, 1 << 8, because(CauseCode::job_before_failed, {{"job", gone.id.text()}}),
                       turn);
-    if (waited) turn.persist(job);
+    if (wait == HomeGroups::Wait::changed) turn.persist(job);
     turn.report(job);
 }
 
@@ -363,12 +399,13 @@ void HomeSteps::killed(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
 void HomeSteps::go_back(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     // The job was its checkpoint, so that is lost.
     if (HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) job.checkpoint = {};
-    if (job.cancelled) return finish(job, 9, because(CauseCode::cancelled), turn);
+    if (job.cancelled) return finish(job, 9, why_cancelled(job), turn);
     if (job.phase == JobPhase::starting && job.spec.hold) {  // no byte of it has run
         HomeRuns::take_back(job, why, turn);
         return steady(job, turn);
     }
     if (!returns_.may_go_back(job)) {
+        if (HomeDelays::takes(job, 9, true)) return run_again(job, 9, why, turn);
         const bool had_none = m_.checkpoints.every(job).ns > 0;
         return finish(job, 9, why.within("", had_none ? ", and it had no checkpoint" : ""), turn);
     }
@@ -418,6 +455,7 @@ void HomeSteps::restarted(HomeJob& job, const HomeTurn& turn) {
         conclude(job, m_.moves.restarted(job, turn), turn);
     if (job.phase == JobPhase::finished) return;
     m_.runs.restarted(job, turn.now);
+    m_.delays.came(job, turn);
     m_.checkpoints.restarted(job, turn.now);
     m_.evacuations.restarted(job, turn);
     if (job.splice.due) turn.out.push_back(GoneBack{job.id});
@@ -444,6 +482,10 @@ void HomeSteps::tick(HomeJob& job, const HomeTurn& turn) {
     if (doubts_.due(job) <= turn.now) returns_.doubt_due(job, turn);
     if (m_.evacuations.due(job) <= turn.now) m_.evacuations.tick(job, turn);
     if (m_.ends.due(job) <= turn.now) end_by_cancel(job, turn);
+    const HomeTimeLimits::Due due = m_.time_limits.look(job, turn);
+    if (due.warns && m_.signals.add(job, job.terms.limits->signal)) m_.signals.send(job, turn);
+    if (!due.ends.empty()) end_for(job, due.ends, turn);
+    m_.delays.look(job, turn);
 }
 
 void HomeSteps::forget(uint64_t seq) {

@@ -56,6 +56,8 @@ class HomeSteps final : public JobSteps {
     void go_on_steady(HomeJob& job, std::optional<Order> pending, const HomeTurn& turn);
     void became_frozen(HomeJob& job, int64_t image_bytes, const HomeTurn& turn);
     void ended(HomeJob& job, const home::Finished& end, const HomeTurn& turn);
+    void end_for(HomeJob& job, const Cause& why, const HomeTurn& turn);
+    void run_again(HomeJob& job, int32_t wait_status, const Trouble& why, const HomeTurn& turn);
     void killed(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     // The running copy, or the image, is gone for certain: the last checkpoint is the job, or it
     // begins anew if its user has said so.

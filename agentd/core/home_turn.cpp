@@ -90,6 +90,10 @@ StoryStep HomeTurn::step(StoryStep::What what, const NodeName& at, Trouble why, 
 
 // A job that was killed for a limit of its capsule has not run to its own end; one that lost a
 // process so has.
+Cause why_cancelled(const HomeJob& job) {
+    return job.ended_for.empty() ? because(CauseCode::cancelled) : job.ended_for;
+}
+
 HomeNext own_end(const HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
     const bool killed = !e.why.empty() && ended_by_sigkill(e.wait_status);
     if (!e.why.empty() && !killed) turn.tell(job, home::Tell::What::comment, e.why);

@@ -98,6 +98,8 @@ using HomeNext = std::variant<home::Nothing, home::Steady, home::MayHaveRun, hom
                               home::Cancelled, home::Frozen, home::Standing, home::Finished,
                               home::Killed, home::Gone, home::Held, home::Restored>;
 
+// Why a job that is cancelled ends: its home had a reason, or a person said so.
+Cause why_cancelled(const HomeJob& job);
 // The meaning of the end of a job, as its node tells it.
 HomeNext own_end(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
 HomeNext node_lost_it(const HomeJob& job);

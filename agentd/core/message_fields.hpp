@@ -10,6 +10,11 @@ namespace souk {
 
 inline constexpr Rule guest_state_rule = rule::one_of(GuestState::unknown, GuestState::filling);
 
+SOUK_FIELDS(JobAfter, field("seq", &JobAfter::seq, rule::count),
+            field("how", &JobAfter::how, rule::one_of(JobAfter::How::ended, JobAfter::How::badly)),
+            field("each", &JobAfter::each), field("whole", &JobAfter::whole),
+            field("failed", &JobAfter::failed));
+
 SOUK_FIELDS(JobTies, field("after", &JobTies::after, rule::count),
             field("after_ok", &JobTies::after_ok), field("array", &JobTies::array, rule::count),
             field("first", &JobTies::first), field("index", &JobTies::index),
@@ -21,7 +26,10 @@ SOUK_FIELDS(JobTies, field("after", &JobTies::after, rule::count),
             field("node", &JobTies::node, rule::node_or_none), field("spread", &JobTies::spread),
             field("pack", &JobTies::pack), field("near", &JobTies::near),
             field("near_trip_us", &JobTies::near_trip_us, rule::between(0, market::near_most)),
-            field("near_mbit", &JobTies::near_mbit, rule::between(0, market::near_most)));
+            field("near_mbit", &JobTies::near_mbit, rule::between(0, market::near_most)),
+            field("afters", &JobTies::afters, rule::at_most(JobTies::afters_max)),
+            field("after_any", &JobTies::after_any), field("singleton", &JobTies::singleton),
+            field("begin", &JobTies::begin, rule::time));
 
 SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("move", &JobSpec::move, rule::one_of(MovePolicy::automatic, MovePolicy::fast)),
@@ -40,6 +48,13 @@ SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("tmp", &JobSpec::tmp, rule::one_of(FilesTmp::home, FilesTmp::shared)),
             field("files_snapshot", &JobSpec::files_snapshot), field("hold", &JobSpec::hold),
             field("grace", &JobSpec::grace, rule::span));
+
+SOUK_FIELDS(JobTries,  //
+            field("most", &JobTries::most, rule::between(0, JobTries::most_max)),
+            field("statuses", &JobTries::statuses,
+                  rule::at_most(JobTries::statuses_max, rule::between(1, 255))),
+            field("signal", &JobTries::signal), field("node", &JobTries::node),
+            field("used", &JobTries::used));
 
 SOUK_FIELDS(GuestCommand,  //
             field("id", &GuestCommand::id), field("epoch", &GuestCommand::epoch, rule::count),

@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/core/messages.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernel/base/check.hpp"
 
 namespace souk {
 
-std::string output_file_name(std::string pattern, const JobId& id, std::optional<uint32_t> index) {
-    const std::pair<std::string_view, std::string> figures[] = {
-        {"%j", id.text()}, {"%a", index ? std::to_string(*index) : ""}};
-    for (const auto& [sign, value] : figures)
-        for (size_t at = 0; (at = pattern.find(sign, at)) != std::string::npos; at += value.size())
-            pattern.replace(at, sign.size(), value);
-    return pattern;
+std::string output_file_name(std::string_view pattern, const OutputSigns& signs) {
+    const auto in_a_path = [](std::string text) {
+        std::replace(text.begin(), text.end(), '/', '_');
+        return text;
+    };
+    std::string name;
+    for (size_t at = 0; at < pattern.size(); ++at) {
+        const char sign = pattern[at] == '%' && at + 1 < pattern.size() ? pattern[at + 1] : '\0';
+        switch (sign) {
+            case 'j': name += signs.id.text(); break;
+            case 'a': name += signs.index ? std::to_string(*signs.index) : ""; break;
+            case 'A': name += signs.array.text(); break;
+            case 'N': name += signs.id.home; break;
+            case 'x': name += in_a_path(signs.name); break;
+            case 'u': name += in_a_path(signs.user); break;
+            case '%': name += '%'; break;
+            default: name += pattern[at]; continue;
+        }
+        ++at;
+    }
+    return name;
 }
 
 const char* to_string(ComponentClass c) {

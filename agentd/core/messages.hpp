@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernel/base/cause.hpp"
@@ -65,11 +66,25 @@ enum class ComponentClass : uint8_t {
 };
 const char* to_string(ComponentClass c);
 
+// Another job of the same home for whose end a job waits.
+struct JobAfter {
+    enum class How : uint8_t { ended, well, badly };  // well: it has to exit with 0; badly: not so
+    uint64_t seq = 0;
+    How how = How::ended;
+    // it is an array, and the job an element of another: the element of the same index is meant
+    bool each = false;
+    // All elements of the array `seq` have to end: well, each of them; badly, one of them. failed:
+    // one has.
+    bool whole = false, failed = false;
+    bool operator==(const JobAfter&) const = default;
+};
+
 // The job that a job waits for before the market may place it, and the array to which it belongs.
 // Numbers are those of jobs of the same home; 0: none.
 struct JobTies {
-    uint64_t after = 0;
-    bool after_ok = false;  // and that one must have exited with 0
+    static constexpr size_t afters_max = 100;
+    uint64_t after = 0;     // one more of `afters`, as tools of older versions say it
+    bool after_ok = false;  // of that: well
     uint64_t array = 0;     // the first job of its array
     bool first = false;     // it is that
     uint32_t index = 0;     // in it
@@ -91,11 +106,37 @@ struct JobTies {
     // all near each other, within this round trip and with this bandwidth at least; 0: any
     bool near = false;
     int64_t near_trip_us = 0, near_mbit = 0;
+    // All of these have to end so, or (after_any) one of them.
+    std::vector<JobAfter> afters = {};
+    bool after_any = false;
+    bool singleton = false;  // and no earlier job of this name and user is unfinished here
+    Nanos begin = {};        // Unix time before which it does not begin; 0: none
     bool operator==(const JobTies&) const = default;
 };
 
-// The name of a file for output (srun -o): %j is the job's id, %a its index in an array.
-std::string output_file_name(std::string pattern, const JobId& id, std::optional<uint32_t> index);
+// How often a job that failed is run again, and after which failures (home_delays.hpp). Where none
+// is named, each counts.
+struct JobTries {
+    static constexpr uint32_t most_max = 100;
+    static constexpr size_t statuses_max = 32;
+    uint32_t most = 0;                    // times that it is run again
+    std::vector<uint32_t> statuses = {};  // exit statuses
+    bool signal = false;                  // a signal, or its limit of memory, ended it
+    bool node = false;                    // its node was lost, or ended it
+    uint32_t used = 0;                    // times that it was run again so far
+    bool operator==(const JobTries&) const = default;
+};
+
+// The signs of a job in the names of its output files (srun -o).
+struct OutputSigns {
+    JobId id;                       // %j; its home is %N
+    std::optional<uint32_t> index;  // %a: in its array
+    JobId array;                    // %A: its array's first job, or itself
+    std::string name, user;         // %x, %u: a slash in them becomes _
+};
+inline constexpr std::string_view output_signs = "jaANxu%";
+// The pattern with the signs filled in; %% is one %.
+std::string output_file_name(std::string_view pattern, const OutputSigns& signs);
 
 enum class GuestVerb : uint8_t {
     query = 1,     // answer with an event, `unknown` if there is no such (job, epoch)

@@ -68,6 +68,7 @@ ProviderReport Provider::report() const {
     r.near_group = machine_.near_group;
     r.near_trip_us = machine_.near_trip_us;
     r.near_mbit = machine_.near_mbit;
+    r.attributes = machine_.attributes;
     r.holds = true;
     if (!r.on_market) r.opens = Nanos::from_s(opens_unix_s_);
     if (r.on_market && warns()) r.opens = Nanos::from_s(closes_unix_s_);

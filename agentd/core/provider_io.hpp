@@ -70,6 +70,7 @@ struct Hardware {
     std::string restriction = {}, version = {};  // as in ProviderReport
     std::string near_group = {};                 // as in ProviderReport, as configured
     int64_t near_trip_us = 0, near_mbit = 0;
+    std::vector<std::string> attributes = {};
 };
 
 struct LoadReading {

@@ -96,7 +96,13 @@ SOUK_FIELDS(
     field("files_use", &HomeJob::files_use, rule::unless_same),
     field("cut", &HomeJob::cut, rule::one_of(CutStep::none, CutStep::held)),
     field("going_back", &HomeJob::going_back), field("by_order", &HomeJob::by_order),
-    field("evacuation", &HomeJob::evacuation, rule::unless_same));
+    field("evacuation", &HomeJob::evacuation, rule::unless_same),
+    field("work", &HomeJob::work, rule::span),
+    field("speed", &HomeJob::speed, rule::zero_is(100, rule::between(1, provider_speed_max))),
+    field("to_speed", &HomeJob::to_speed, rule::zero_is(100, rule::between(1, provider_speed_max))),
+    field("ended_for", &HomeJob::ended_for),
+    part("ended_for_code", &HomeJob::ended_for, &Cause::code, cause_rule),
+    field("tries", &HomeJob::tries, rule::unless_same));
 
 SOUK_FIELDS(GuestKey, field("id", &GuestKey::id), field("epoch", &GuestKey::epoch, rule::count));
 

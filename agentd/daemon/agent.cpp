@@ -282,6 +282,7 @@ void Agent::tick_load() {
 
 std::span<const std::string_view> Agent::reloaded() {
     static constexpr std::string_view keys[] = {
+        "attributes",
         "awake_for_moves",
         "check_ahead",
         "cpu_weight",
@@ -319,6 +320,7 @@ std::span<const std::string_view> Agent::reloaded() {
         "pids_max",
         "price",
         "price_curve",
+        "programs",
         "share",
         "shared_files",
         "speed",
@@ -338,6 +340,8 @@ Status Agent::reload(const Config& config) {
     config_.shared_files = config.shared_files;
     config_.files_tmp = config.files_tmp;
     config_.local_paths = config.local_paths;
+    config_.attributes = config.attributes;
+    config_.programs = config.programs;
     config_.price = config.price;
     config_.speed = config.speed;
     config_.cpus = config.cpus;

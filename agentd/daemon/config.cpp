@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <sstream>
 
@@ -14,6 +15,7 @@
 #include "agentd/daemon/config_owner.hpp"
 #include "agentd/daemon/guest_users.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/base/text.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/settings.hpp"
 #include "kernel/sys/host/zone.hpp"
@@ -21,6 +23,7 @@
 #include "kernel/sys/net/srv.hpp"
 #include "kernel/sys/process/cgroup.hpp"
 #include "kernel/sys/store/same_files.hpp"
+#include "market/core/needs.hpp"
 #include "market/core/types.hpp"
 
 namespace souk {
@@ -164,6 +167,52 @@ Result<std::vector<std::string>> offered_paths(const std::string& words) {
     return paths;
 }
 
+// NAME=VALUE, parted by commas.
+Result<std::map<std::string, std::string>> attributes_of(std::string_view text) {
+    constexpr std::array reserved = {"node", "cpus",   "memory",    "speed",
+                                     "arch", "kernel", "cpu.flags", "near"};
+    constexpr size_t most = 64, value_max = 120;
+    const auto trimmed = [](std::string_view t) {
+        while (t.starts_with(' ')) t.remove_prefix(1);
+        while (t.ends_with(' ')) t.remove_suffix(1);
+        return std::string(t);
+    };
+    std::map<std::string, std::string> all;
+    while (!text.empty()) {
+        const std::string_view item = text.substr(0, text.find(','));
+        text.remove_prefix(std::min(item.size() + 1, text.size()));
+        if (trimmed(item).empty()) continue;
+        const size_t sign = item.find('=');
+        const std::string name = trimmed(item.substr(0, sign));
+        if (!market::valid_attribute_name(name))
+            return fail("'" + name +
+                        "' is no name of an attribute: letters, digits, '-', '_', and dots between "
+                        "words");
+        if (std::ranges::find(reserved, name) != reserved.end())
+            return fail("'" + name + "' is found by the node itself");
+        const std::string value = sign == item.npos ? "yes" : trimmed(item.substr(sign + 1));
+        TRY(check_label(value, value_max));
+        all[name] = value;
+        if (all.size() > most) return fail("more than " + std::to_string(most) + " attributes");
+    }
+    return all;
+}
+
+Result<std::vector<std::string>> programs_of(std::string_view text) {
+    constexpr size_t most = 32;
+    std::vector<std::string> all;
+    while (!text.empty()) {
+        const std::string_view word = text.substr(0, text.find(' '));
+        text.remove_prefix(std::min(word.size() + 1, text.size()));
+        if (word.empty()) continue;
+        if (!market::valid_attribute_name("program." + std::string(word)))
+            return fail("'" + std::string(word) + "' is no name of a program without a directory");
+        all.emplace_back(word);
+        if (all.size() > most) return fail("more than " + std::to_string(most) + " programs");
+    }
+    return all;
+}
+
 Result<std::vector<std::string>> hidden_directories(const std::string& words) {
     constexpr size_t most = 64;
     TRY_ASSIGN(auto paths, directories_of(words));
@@ -179,7 +228,7 @@ struct Reading {
     NetworkKeys network;
     OwnerKeys owner;
     std::string filter = "limit-users", tickets = "required", wake = "fit", files = "local",
-                tmp = "home", local_paths, hidden;
+                tmp = "home", local_paths, hidden, attributes, programs;
 
     Reading() { config.home.memory_default_mb = -1; }
     settings::Settings settings();
@@ -467,6 +516,14 @@ void Reading::add_offer(Settings& all) {
          "Nodes that say the same name here are near each other, on one switch for example: srun "
          "--near puts all components of a job on nodes of one such group.",
          "\"rack-3\""},
+        {"attributes", text(attributes),
+         "What this node is besides what it finds itself, for jobs that ask for it (srun --needs): "
+         "NAME=VALUE, parted by commas; a name alone is one with the value yes.",
+         "\"rack=12, licence.matlab, scratch=2T\"", "none"},
+        {"programs", text(programs),
+         "Programs, parted by blanks, for which the node looks in /usr/local/bin, /usr/bin, /bin "
+         "and /usr/sbin: each that is there is an attribute program.NAME.",
+         "\"gcc python3 R\"", "none"},
         {"near_round_trip_us", number(c.near_round_trip_us, 0, market::near_most),
          "The longest round trip from this node to any other of its group, for srun --near=500us; "
          "0: not known, and then it takes no component with such a bound.",
@@ -535,6 +592,12 @@ Result<Config> load_config(const std::string& path, ConfigText* effective, const
     auto offered = offered_paths(reading.local_paths);
     if (!offered) return wrap(path + ": local_paths", offered.error());
     c.local_paths = std::move(*offered);
+    auto attributes = attributes_of(reading.attributes);
+    if (!attributes) return wrap(path + ": attributes", attributes.error());
+    c.attributes = std::move(*attributes);
+    auto programs = programs_of(reading.programs);
+    if (!programs) return wrap(path + ": programs", programs.error());
+    c.programs = std::move(*programs);
     auto hidden = hidden_directories(reading.hidden);
     if (!hidden) return wrap(path + ": hidden", hidden.error());
     c.hidden = std::move(*hidden);

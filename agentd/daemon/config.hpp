@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
@@ -115,6 +117,10 @@ struct Config {
     // the least bandwidth, 0: not said.
     std::string near_group;
     int64_t near_round_trip_us = 0, near_mbit_per_s = 0;
+    // Attributes that jobs may ask for beside those that are found
+    // (kernel/sys/host/attributes.hpp), and programs to look for.
+    std::map<std::string, std::string> attributes;
+    std::vector<std::string> programs;
     std::string frames = "always";
     // why pvdctl would refuse them (time_frames.hpp): an older version took them, so a daemon that
     // starts takes them, and whoever gives new ones is told

@@ -143,6 +143,7 @@ void HomeShell::step(const std::function<void(Home&, home::Outputs&)>& step) {
 // The machine says when it wants to be called next. Each step may change that.
 void HomeShell::tick() {
     home::Outputs out;
+    home_.set_unix_time(unix_now());
     const Nanos next = home_.tick(Loop::now(), out);
     for (home::Output& o : out) apply(o);
     timer_.cancel();
@@ -569,6 +570,7 @@ Result<Submission> HomeShell::submission(const wire::Submit& request, uint32_t u
         return fail("--files-snapshot needs --checkpoint-every: it is taken with each checkpoint");
     s.token = request.token;
     s.group = request.group;
+    s.tries = request.tries;
     s.out_file = request.out_file;
     s.err_file = request.err_file;
     TRY_ASSIGN(const std::string secret, trust::random_bytes(DiskKey::secret_bytes));

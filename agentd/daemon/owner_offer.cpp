@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "agentd/store/records.hpp"
+#include "kernel/sys/host/attributes.hpp"
 #include "kernel/sys/host/zone.hpp"
 
 namespace souk {
@@ -18,6 +19,16 @@ Hardware OwnerOffer::hardware(const Config& config) const {
     m.near_group = config.near_group;
     m.near_trip_us = config.near_round_trip_us;
     m.near_mbit = config.near_mbit_per_s;
+    MachineAttributes all = find_attributes(config.state, config.programs);
+    for (const auto& [name, value] : config.attributes) all[name] = value;
+    // A report has a frame of 16 KB, which holds the flags of the processors as well.
+    constexpr size_t bytes_max = 8 * 1'024;
+    size_t bytes = 0;
+    for (const auto& [name, value] : all) {
+        bytes += name.size() + value.size() + 4;
+        if (m.attributes.size() < ProviderReport::attributes_max && bytes <= bytes_max)
+            m.attributes.push_back(name + "=" + value);
+    }
     return m;
 }
 

@@ -5,6 +5,8 @@
 #include "agentd/wire/message_fields.hpp"
 #include "agentd/wire/spec_check.hpp"
 #include "kernel/wire/field_codec.hpp"
+#include "market/core/needs.hpp"
+#include "market/core/types.hpp"
 
 namespace souk::wire {
 namespace {
@@ -13,6 +15,13 @@ void fill(const Change& v, Pb__Change& m, Arena& a) {
     m.id = fill_id(v.id, a);
     m.fields = v.fields;
     m.terms = reinterpret_cast<Pb__JobTerms*>(put_message(v.terms, pb__job_terms__descriptor, a));
+}
+
+// Whole: a part of it may hold elsewhere.
+std::string needs_text(const Pb__JobTerms& m, Check& c) {
+    const std::string_view text = m.needs;
+    if (text.size() > market::Needs::text_max) c.bad("needs", "too long");
+    return clean(text, market::Needs::text_max);
 }
 
 // A term that does not change may be anything on the wire and is at its default here.
@@ -34,6 +43,18 @@ Change take(const Pb__Change& m, Check& c) {
     if (v.fields & Change::strategy) v.terms.strategy = c.strategy("strategy", m.terms->strategy);
     if (v.fields & Change::pace) v.terms.pace = m.terms->pace;
     if (v.fields & Change::runtime) v.terms.runtime = c.span("runtime", m.terms->runtime);
+    RunLimits limits;
+    if (v.fields & Change::time_limit) {
+        limits.run = c.span("time_limit", m.terms->time_limit);
+        limits.at_speed = c.in<int64_t>("time_speed", m.terms->time_speed, 0, market::speed_max);
+    }
+    if (v.fields & Change::cpu_limit) limits.cpu = c.span("cpu_limit", m.terms->cpu_limit);
+    if (v.fields & Change::warning) {
+        limits.signal = c.in<int32_t>("warn_signal", m.terms->warn_signal, 0, 64);
+        limits.before = c.span("warn_before", m.terms->warn_before);
+    }
+    v.terms.limits = limits;
+    if (v.fields & Change::needs) v.terms.needs = needs_text(*m.terms, c);
     return v;
 }
 
@@ -53,6 +74,19 @@ JobTerms changed(JobTerms terms, const Change& change) {
     if (change.fields & Change::strategy) terms.strategy = change.terms.strategy;
     if (change.fields & Change::pace) terms.pace = change.terms.pace;
     if (change.fields & Change::runtime) terms.runtime = change.terms.runtime;
+    RunLimits limits = terms.limits;
+    const RunLimits& told = *change.terms.limits;
+    if (change.fields & Change::time_limit) {
+        limits.run = told.run;
+        limits.at_speed = told.at_speed;
+    }
+    if (change.fields & Change::cpu_limit) limits.cpu = told.cpu;
+    if (change.fields & Change::warning) {
+        limits.signal = told.signal;
+        limits.before = told.before;
+    }
+    terms.limits = limits;
+    if (change.fields & Change::needs) terms.needs = *change.terms.needs;
     return terms;
 }
 

@@ -81,7 +81,8 @@ SOUK_FIELDS(wire::Submit,  //
             field("group", &wire::Submit::group, rule::unless_same),
             field("out_file", &wire::Submit::out_file, spec_path_rule),
             field("err_file", &wire::Submit::err_file, spec_path_rule),
-            field("files_said", &wire::Submit::files_said));
+            field("files_said", &wire::Submit::files_said),
+            field("tries", &wire::Submit::tries, rule::unless_same));
 
 SOUK_FIELDS(wire::Submitted, field("id", &wire::Submitted::id),
             field("waits", &wire::Submitted::waits), field("gangs", &wire::Submitted::gangs),

@@ -112,6 +112,7 @@ struct Submit {
     // index in an array. err_file empty: the same as out_file. Both empty: none.
     std::string out_file = {}, err_file = {};
     bool files_said = false;  // else the spec's files are as its home is configured
+    JobTries tries = {};
     bool operator==(const Submit&) const = default;
 };
 struct Submitted {
@@ -142,7 +143,7 @@ struct Attached {
     uint64_t offset[2] = {0, 0};
     bool operator==(const Attached&) const = default;
 };
-// Says which of the terms change; bit N-1 is field N of JobTerms in market.proto.
+// Says which of the terms change.
 struct Change {
     enum Field : uint32_t {
         max_price = 1,
@@ -152,8 +153,12 @@ struct Change {
         finish = 16,
         strategy = 32,
         pace = 64,
-        runtime = 128,  // field 9: the eighth is the home's own
-        all = 255
+        runtime = 128,     // field 9: the eighth is the home's own
+        time_limit = 256,  // fields 11 and 12
+        cpu_limit = 512,
+        warning = 1024,  // fields 14 and 15
+        needs = 2048,
+        all = 4095
     };
     JobId id;
     uint32_t fields = 0;

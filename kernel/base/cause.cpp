@@ -163,8 +163,8 @@ constexpr auto words = std::to_array<CauseWords>({
     {no_checkpoint, "no_checkpoint", "no checkpoint: {text}",
      "the newest checkpoint failed; the one before stays"},
     {goes_back, "goes_back", "{text}", "the job goes on from its checkpoint, or begins anew"},
-    {job_before_failed, "job_before_failed", "job {job} has not ended well",
-     "srun --after JOB:ok, and that one has failed"},
+    {job_before_failed, "job_before_failed", "job {job} has not ended as it should",
+     "srun --after JOB:ok and that one has failed, or JOB:notok and it has not"},
     {home_forgot, "home_forgot", "{text}", "its home node does not know it any more"},
     {program_lacks, "program_lacks", "{node} cannot execute its program: {text}",
      "it is tried on other nodes"},
@@ -237,6 +237,15 @@ constexpr auto words = std::to_array<CauseWords>({
     {reserves_too_much, "reserves_too_much",
      "cannot move: {process} reserves {text} TB of addresses, more than CRIU can restore",
      "programs built with the thread sanitizer do; it can be stopped in memory"},
+    {time_limit, "time_limit", "its time limit of {limit} is over",
+     "srun --time: it has run that long, without waits and freezes; srun -J ID --time MORE gives a "
+     "job that still runs more"},
+    {cpu_limit, "cpu_limit", "its {limit} of CPU time are used up",
+     "srun --cpu-time: its processes have used as much; srun -J ID --cpu-time MORE gives more"},
+    {tried_again, "tried_again", "{text}; retry {try} of {most} comes in {seconds} s",
+     "srun --retries: the job failed, and is run again after a pause"},
+    {tries_over, "tries_over", "it has failed in each of its {most} retries: {text}",
+     "srun --retries: it is not run again"},
 });
 
 constexpr bool in_order() {
@@ -244,7 +253,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == reserves_too_much, "a code has no line");
+static_assert(in_order() && words.back().code == tries_over, "a code has no line");
 
 // Returns the text with the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

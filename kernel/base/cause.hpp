@@ -126,6 +126,11 @@ enum class CauseCode : uint16_t {
     dump_refused,
     holds_server_lock,
     reserves_too_much,
+    // its home ends it, or runs it again
+    time_limit,
+    cpu_limit,
+    tried_again,
+    tries_over,
 };
 
 struct CauseWords {

@@ -66,7 +66,7 @@ Allocation::Wish Allocation::wish(const Job& job, Job::Held held) const {
         w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
         return w;
     };
-    if (r.out_of_budget || r.hold == Hold::frozen || (job.once && job.once->empty())) {
+    if (r.out_of_budget || holds_back(r.hold) || (job.once && job.once->empty())) {
         w.pin = Pin::frozen;
         return w;
     }

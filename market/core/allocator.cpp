@@ -28,7 +28,7 @@ int32_t Allocator::speed_top() const {
 bool Allocator::barred(ProviderKey provider, uint32_t j) const {
     const JobDetails& d = details_[j];
     if (d.only.n != 0 && d.only != provider) return true;
-    return d.barred && std::find(d.barred->begin(), d.barred->end(), provider) != d.barred->end();
+    return d.barred && std::binary_search(d.barred->begin(), d.barred->end(), provider);
 }
 
 std::pair<Rank, bool> Allocator::displaced(const Machine& m, int32_t cpus, int64_t memory_mb,

@@ -43,6 +43,7 @@ void Allocator::fill(uint32_t j, JobKey key, const JobDemand& spec) {
     d.move_bytes = spec.move_bytes;
     d.dirty_bytes_per_s = spec.dirty_bytes_per_s;
     d.barred = spec.barred.empty() ? Rare<std::vector<ProviderKey>>() : spec.barred;
+    if (d.barred) std::sort(d.barred->begin(), d.barred->end());
     d.files = job.files ? Rare<Files>({spec.files, class_none}) : Rare<Files>();
     d.user = spec.user;
 }

@@ -42,7 +42,7 @@ Allocator::Room Allocator::room_at(const Machine& m, const Rank& rank) const {
 }
 
 bool Allocator::gang_barred(const GangTurn& turn, ProviderKey provider) const {
-    return std::find(turn.barred.begin(), turn.barred.end(), provider) != turn.barred.end();
+    return std::binary_search(turn.barred.begin(), turn.barred.end(), provider);
 }
 
 Allocator::GangTurn Allocator::turn_of(const Gang& g) {
@@ -65,6 +65,8 @@ Allocator::GangTurn Allocator::turn_of(const Gang& g) {
     turn.slowest = turn.cap;
     for (const uint32_t m : turn.stays)
         if (m != none) turn.slowest = std::min(turn.slowest, machines_[m].spec.speed);
+    std::sort(turn.barred.begin(), turn.barred.end());
+    turn.barred.erase(std::unique(turn.barred.begin(), turn.barred.end()), turn.barred.end());
     return turn;
 }
 

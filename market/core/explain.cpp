@@ -157,7 +157,8 @@ Reason Explain::why_pinned(const Job& job) const {
         return Reason(ReasonCode::budget_used)
             .with(Figure::limit, r.report.terms.budget)
             .with(Figure::job, job.id().text());
-    if (r.hold == Hold::frozen)
+    if (r.hold == Hold::by_user && !running) return ReasonCode::held_by_user;
+    if (holds_back(r.hold))
         return running ? at_node(ReasonCode::being_held_frozen, where)
                        : Reason(ReasonCode::held_frozen);
     if (r.hold != Hold::at_node) return {};

@@ -36,7 +36,7 @@ std::optional<Money> LeastBids::by_walk(const Allocator& market, int32_t cpus, i
     std::optional<Money> least;
     market.machine_order().each([&](const MachineOrder::Entry& e) {
         const auto& m = market.machines()[e.machine];
-        if (std::find(barred.begin(), barred.end(), m.key) != barred.end()) return true;
+        if (std::binary_search(barred.begin(), barred.end(), m.key)) return true;
         const auto [strongest, fits] = market.displaced(m, cpus, memory_mb, Rank::top());
         if (!fits) return true;
         const Money bid = bid_for(market.least_bid_at(m), strongest, asker);

@@ -213,6 +213,10 @@ Status Market::provider_report(Node& node, const ProviderReport& r) {
         book_.save(node);
         places_.changed();
     }
+    if (terms_changed && places_.attributes_changed(node))
+        for (auto& [id, job] : book_.jobs())
+            if (job.phase() != JobPhase::finished && !job.record.report.terms.needs->empty())
+                work_.touch(job);
     if (places_.take_machine(node)) {
         for (auto& [id, job] : book_.jobs())
             if (job.phase() != JobPhase::finished && !job.record.report.where.empty())

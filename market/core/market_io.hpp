@@ -18,9 +18,12 @@ namespace souk::market {
 
 inline constexpr uint32_t root_uid = 0;
 
-// An operator fixed this by --hold, until `release`. stay: at_node, wherever it runs next.
-enum class Hold : uint8_t { none = 0, at_node, frozen, stay };
+// An operator fixed this by --hold, until `release`. stay: at_node, wherever it runs next. by_user:
+// its own user keeps it from running.
+enum class Hold : uint8_t { none = 0, at_node, frozen, stay, by_user };
 const char* to_string(Hold hold);
+// Whether it is not to run.
+constexpr bool holds_back(Hold hold) { return hold == Hold::frozen || hold == Hold::by_user; }
 
 // One stay of a job at a place, under one epoch: what its home let be charged for it, and what the
 // place itself has measured (use_check.hpp).

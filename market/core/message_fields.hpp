@@ -4,6 +4,7 @@
 
 #include "kernel/base/value_fields.hpp"
 #include "market/core/messages.hpp"
+#include "market/core/needs.hpp"
 #include "market/core/ticket.hpp"
 #include "market/core/types.hpp"
 
@@ -15,6 +16,13 @@ inline constexpr Rule places_rule = rule::at_most(1000, rule::node, true);
 inline constexpr Rule sealed_ticket_rule = rule::text(TextRule::bytes, 4096);
 inline constexpr Rule phase_rule = rule::one_of(JobPhase::waiting, JobPhase::finished);
 
+SOUK_FIELDS(RunLimits,  //
+            field("time_limit", &RunLimits::run, rule::span),
+            field("time_speed", &RunLimits::at_speed, rule::between(0, market::speed_max)),
+            field("cpu_limit", &RunLimits::cpu, rule::span),
+            field("warn_signal", &RunLimits::signal, rule::between(0, 64)),
+            field("warn_before", &RunLimits::before, rule::span));
+
 SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),
             field("budget", &JobTerms::budget, rule::price),
             field("memory_mb", &JobTerms::memory_mb, rule::megabytes),
@@ -24,7 +32,9 @@ SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, 
             field("pace", &JobTerms::pace),
             field("memory_by_default", &JobTerms::memory_by_default),
             field("runtime", &JobTerms::runtime, rule::span),
-            field("project", &JobTerms::project, rule::text(TextRule::label, 64)));
+            field("project", &JobTerms::project, rule::text(TextRule::label, 64)),
+            flat(&JobTerms::limits),
+            field("needs", &JobTerms::needs, rule::text(TextRule::line, market::Needs::text_max)));
 
 SOUK_FIELDS(LastMove,  //
             field("forecast", &LastMove::forecast),
@@ -125,17 +135,22 @@ SOUK_FIELDS(
           rule::between(0, 1'000)),
     field("near_group", &ProviderReport::near_group, rule::name),
     field("near_trip_us", &ProviderReport::near_trip_us, rule::between(0, market::near_most)),
-    field("near_mbit", &ProviderReport::near_mbit, rule::between(0, market::near_most)));
+    field("near_mbit", &ProviderReport::near_mbit, rule::between(0, market::near_most)),
+    field("attributes", &ProviderReport::attributes,
+          rule::at_most(ProviderReport::attributes_max,
+                        rule::text(TextRule::line, ProviderReport::attribute_bytes_max))));
 
 SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("seq", &Order::seq, rule::count),
             field("kind", &Order::kind, rule::one_of(Order::Kind::run, Order::Kind::give_up)),
             field("node", &Order::node, rule::node_or_none),
             field("address", &Order::address, rule::address),
-            field("price", &Order::price, rule::price), field("reason", &Order::reason),
-            field("ticket", &Order::ticket, sealed_ticket_rule), field("hold", &Order::hold),
-            field("layouts", &Order::layouts), field("near", &Order::near),
-            field("stand", &Order::stand), field("asks", &Order::asks));
+            field("price", &Order::price, rule::price),
+            field("speed", &Order::speed, rule::between(0, market::speed_max)),
+            field("reason", &Order::reason), field("ticket", &Order::ticket, sealed_ticket_rule),
+            field("hold", &Order::hold), field("layouts", &Order::layouts),
+            field("near", &Order::near), field("stand", &Order::stand),
+            field("asks", &Order::asks));
 
 // A digest of a key, in hexadecimal digits.
 inline constexpr Rule ticket_keys_rule = rule::at_most(3, rule::text(TextRule::bytes, 64));

@@ -20,6 +20,16 @@
 
 namespace souk {
 
+// How long a job may run, by which its home ends it (agentd/core/home_time_limits.hpp).
+struct RunLimits {
+    Nanos run = {};        // while it runs: no wait, freeze or pause of a move counts; 0: any time
+    int64_t at_speed = 0;  // run: as long as a machine of this speed would take; 0: by the clock
+    Nanos cpu = {};        // CPU time of all of its processes; 0: any
+    int32_t signal = 0;    // sent to its processes `before` the end; 0: none
+    Nanos before = {};
+    bool operator==(const RunLimits&) const = default;
+};
+
 // The user asks for this and is ready to pay so much; it may change while the job runs (srun -J).
 struct JobTerms {
     Money max_price;        // per CPU-hour, > 0
@@ -33,6 +43,8 @@ struct JobTerms {
     bool memory_by_default = false;  // memory_mb is what its home gives a job that does not say
     Nanos runtime = {};              // of all of it on a standard machine (speed 100); 0 = unknown
     Sparse<std::string> project;     // whose account pays for it; empty: its user's own
+    Sparse<RunLimits> limits = {};
+    Sparse<std::string> needs = {};  // of the nodes that it may run on (needs.hpp); empty: nothing
     bool operator==(const JobTerms&) const = default;
 };
 
@@ -172,6 +184,9 @@ struct ProviderReport {
     // longest round trip and the least bandwidth; 0: its owner has not said.
     std::string near_group = {};
     int64_t near_trip_us = 0, near_mbit = 0;
+    // It has these attributes besides, as lines NAME=VALUE in the order of their names (needs.hpp).
+    static constexpr size_t attributes_max = 128, attribute_bytes_max = 200;
+    std::vector<std::string> attributes = {};
     bool operator==(const ProviderReport&) const = default;
 };
 
@@ -224,6 +239,7 @@ struct Order {
     // suspend: it only stops, and keeps its memory; what is older than this freezes it to disk
     bool stand = false;
     bool asks = false;  // suspend: the market does not know the job, which stays as it is
+    int64_t speed = 0;  // run: of that node; 0: a market of a version that does not say
     bool operator==(const Order&) const = default;
 };
 const char* to_string(Order::Kind kind);

@@ -59,6 +59,7 @@ const char* to_string(Hold hold) {
         case Hold::at_node: return "at_node";
         case Hold::frozen: return "frozen";
         case Hold::stay: return "stay";
+        case Hold::by_user: return "by_user";
     }
     MUST(false);
 }

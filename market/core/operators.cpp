@@ -8,11 +8,21 @@
 namespace souk::market {
 
 // The job, if an operator may act upon it.
-Result<Job*> Operators::operated(const JobId& id, uint32_t uid) {
-    if (uid != root_uid)
-        return fail(CauseCode::not_allowed, "only root may move, freeze, thaw or release a job");
+// By root, who may do all of it, or by its own user, who may freeze it, and undo that.
+Result<Job*> Operators::operated(const JobId& id, uint32_t uid, bool by_its_user) {
     Job* job = book_.find(id);
+    if (uid != root_uid && !by_its_user)
+        return fail(CauseCode::not_allowed,
+                    "only root may move a job, or hold it at a place; its user may freeze, thaw, "
+                    "hold and release it");
     if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
+    if (uid != root_uid && uid != job->record.report.uid)
+        return fail(CauseCode::not_allowed, "job " + id.text() + " belongs to another user");
+    const bool moves = job->once && !job->once->empty();  // by an operator's word
+    if (uid != root_uid &&
+        (moves || (job->record.hold != Hold::none && job->record.hold != Hold::by_user)))
+        return fail(CauseCode::not_allowed,
+                    "job " + id.text() + " is " + (moves ? "moved" : "held") + " by an operator");
     if (job->phase() == JobPhase::finished)
         return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
     if (job->record.cancel)
@@ -42,7 +52,7 @@ Result<std::string> Operators::cancel(const JobId& id, uint32_t uid) {
 Result<std::string> Operators::move(const JobId& id, const NodeName& name, bool hold,
                                     uint32_t uid) {
     trace_.heard(Input::move, id, name);
-    TRY_ASSIGN(Job* const job, operated(id, uid));
+    TRY_ASSIGN(Job* const job, operated(id, uid, false));
     TRY(places_.destination(*job, name));
     if (Failed* const failed = job->failed.stored()) {
         failed->bars.erase(name);  // the operator knows better
@@ -65,10 +75,12 @@ Result<std::string> Operators::move(const JobId& id, const NodeName& name, bool 
 
 Result<std::string> Operators::freeze(const JobId& id, bool hold, uint32_t uid) {
     trace_.heard(Input::freeze, id);
-    TRY_ASSIGN(Job* const job, operated(id, uid));
-    if (Failed* const failed = job->failed.stored()) failed->stuck.active = false;
+    TRY_ASSIGN(Job* const job, operated(id, uid, true));
+    // A user does not lift the pauses that follow failures.
+    if (Failed* const failed = job->failed.stored(); failed && uid == root_uid)
+        failed->stuck.active = false;
     job->via.clear();
-    job->record.hold = hold ? Hold::frozen : Hold::none;
+    job->record.hold = !hold ? Hold::none : uid == root_uid ? Hold::frozen : Hold::by_user;
     job->record.hold_node.clear();
     job->once.reset();
     const JobPhase phase = job->phase();
@@ -93,12 +105,12 @@ Result<std::string> Operators::thaw(const JobId& id, const NodeName& name, bool 
         if (moved) book_.find(id)->reason = ReasonCode::thawed_by_hand;
         return moved;
     }
-    TRY_ASSIGN(Job* const job, operated(id, uid));
+    TRY_ASSIGN(Job* const job, operated(id, uid, !hold));
     const bool running = job->phase() == JobPhase::running;
     job->record.hold = hold ? (running ? Hold::at_node : Hold::stay) : Hold::none;
     job->record.hold_node = hold && running ? job->record.report.where : NodeName{};
     job->once.reset();
-    if (Failed* const failed = job->failed.stored()) {
+    if (Failed* const failed = job->failed.stored(); failed && uid == root_uid) {
         failed->stuck.active = false;
         for (auto& [node, bar] : failed->bars) bar.active = false;
     }
@@ -110,7 +122,7 @@ Result<std::string> Operators::thaw(const JobId& id, const NodeName& name, bool 
 
 Result<std::string> Operators::release(const JobId& id, uint32_t uid) {
     trace_.heard(Input::release, id);
-    TRY_ASSIGN(Job* const job, operated(id, uid));
+    TRY_ASSIGN(Job* const job, operated(id, uid, true));
     if (job->record.hold == Hold::none)
         return fail(CauseCode::not_possible, "job " + id.text() + " is not held");
     job->record.hold = Hold::none;
@@ -160,7 +172,7 @@ Operators::Outcome Operators::outcome(const JobId& id, const NodeName& name, boo
 
 // Whether the order still stands. If not, somebody has wished otherwise since.
 bool Operators::is_wished(const Job& job, const NodeName& name, bool freezes) {
-    if (freezes) return job.record.hold == Hold::frozen || job.once == NodeName{};
+    if (freezes) return holds_back(job.record.hold) || job.once == NodeName{};
     return name.empty() || job.record.hold_node == name || job.once == name;
 }
 

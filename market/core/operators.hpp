@@ -62,7 +62,7 @@ class Operators {
     Result<std::string> forget(const NodeName& name, uint32_t uid, Nanos now);
 
   private:
-    Result<Job*> operated(const JobId& id, uint32_t uid);
+    Result<Job*> operated(const JobId& id, uint32_t uid, bool by_its_user);
     static bool is_wished(const Job& job, const NodeName& name, bool freezes);
     void unhold(const NodeName& name);
     Status may_forget(const Node& node, Nanos now) const;

@@ -57,6 +57,7 @@ void Placement::issue(Job& job, Order::Kind kind, const NodeName& node, const Re
         order.hold = is_component(job) && job.phase() == JobPhase::waiting;
         order.layouts = order.near = is_component(job);
         order.price = solver_.price_at_once(job.key).value_or(to.record.report.reserve);
+        order.speed = std::clamp<int64_t>(to.record.report.speed, 1, speed_max);
         if (context_.log) context_.log->ordered(job, order.price);
         // A job that does not run pays no other price now.
         if (job.phase() != JobPhase::running) job.record.price = order.price;

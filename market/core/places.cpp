@@ -87,6 +87,7 @@ bool Places::may_run_at(const Job& job, const NodeName& name) const {
 bool Places::may_run_at(const Job& job, const Node& node) const {
     const auto bar = job.failed->bars.find(node.id());
     return usable(node) && !lacks(job, node.id()) &&
+           (needs_.fits(*job.record.report.terms.needs, node) || is_rooted(job)) &&
            (bar == job.failed->bars.end() || !bar->second.active) && holds_for(job, node) &&
            machine_takes(job, node).has_value();
 }
@@ -108,6 +109,11 @@ std::vector<ProviderKey> Places::barred(const Job& job) const {
     if (!job.record.report.gang.empty())
         for (const auto& [name, node] : book_.nodes())
             if (!holds_for(job, node)) keys.push_back(node.key);
+    // A job that cannot leave stays where it is, whatever that node has become.
+    if (const std::string& needs = *job.record.report.terms.needs;
+        !needs.empty() && !is_rooted(job))
+        for (const auto& [name, node] : book_.nodes())
+            if (!needs_.fits(needs, node)) keys.push_back(node.key);
     const Node* at = book_.find_node(job.record.report.where);
     if (at && is_rooted(job)) {
         if (!job.record.report.gang.empty()) return keys;  // JobDemand::only says so
@@ -119,6 +125,48 @@ std::vector<ProviderKey> Places::barred(const Job& job) const {
     for (const auto& [name, node] : book_.nodes())
         if (!machines_.fits(node.machine, at->machine)) keys.push_back(node.key);
     return keys;
+}
+
+// Finds the first part of what a job needs that this node is not.
+std::string Places::failing_part(const std::string& needs, const Node& node) const {
+    const Needs* const read = needs_.read(needs);
+    if (!read) return needs;
+    const std::vector<std::string> parts = read->parts();
+    for (size_t i = 0; i < parts.size(); ++i)
+        if (!read->part_holds(
+                i, [&](std::string_view name) { return attribute_of(node.record.report, name); }))
+            return parts[i];
+    return needs;
+}
+
+const Reason& Places::why_nobody_fits(const std::string& needs) const {
+    const auto known = nobody_.find(needs);
+    if (known != nobody_.end()) return known->second;
+    if (nobody_.size() >= 4'096) nobody_.clear();
+    return nobody_[needs] = reckon_nobody(needs);
+}
+
+Reason Places::reckon_nobody(const std::string& text) const {
+    if (text.empty()) return {};
+    std::vector<const Node*> asked;
+    for (const auto& [name, node] : book_.nodes()) {
+        if (!node.connected || !node.record.has_report) continue;
+        if (needs_.fits(text, node)) return {};
+        asked.push_back(&node);
+    }
+    if (asked.empty()) return ReasonCode::no_provider;
+    const Needs* const read = needs_.read(text);
+    if (!read) return Reason(ReasonCode::needs_nowhere).with(Figure::cause, text);
+    const std::vector<std::string> parts = read->parts();
+    const auto holds = [&](size_t part, const Node* node) {
+        return read->part_holds(
+            part, [&](std::string_view name) { return attribute_of(node->record.report, name); });
+    };
+    for (size_t i = 0; i < parts.size(); ++i)
+        if (std::none_of(asked.begin(), asked.end(),
+                         [&](const Node* node) { return holds(i, node); }))
+            return Reason(ReasonCode::needs_nowhere).with(Figure::cause, parts[i]);
+    return Reason(ReasonCode::needs_nowhere).with(Figure::cause, text + ", all at once");
 }
 
 Status Places::machine_takes(const Job& job, const Node& node) const {
@@ -135,6 +183,8 @@ std::string Places::why_not_at(const Job& job, const NodeName& name) const {
     if (!r.cannot.empty()) return "takes nobody new (" + r.cannot + ")";
     if (const auto takes = machine_takes(job, *node); !takes)
         return "cannot take it (" + takes.error().message + ")";
+    if (const std::string& needs = *job.record.report.terms.needs; !needs_.fits(needs, *node))
+        return "is not what it needs (" + failing_part(needs, *node) + ")";
     if (!holds_for(job, *node))
         return "is of a version that does not start jobs of several components";
     const auto bar = job.failed->bars.find(name);
@@ -154,6 +204,9 @@ Result<const Node*> Places::destination(const Job& job, const NodeName& name) co
     if (!r.cannot.empty()) return fail("node " + name + " cannot take a job: " + r.cannot);
     if (auto fitting = machine_takes(job, *node); !fitting)
         return fail("node " + name + " cannot take it: " + fitting.error().message);
+    if (!needs_.fits(*t.needs, *node))
+        return fail("node " + name + " is not what the job needs (" +
+                    failing_part(*t.needs, *node) + ")");
     if (t.cpus > r.cpus)
         return fail("node " + name + " has " + std::to_string(r.cpus) + " CPUs; job " +
                     job.id().text() + " needs " + std::to_string(t.cpus));
@@ -215,6 +268,7 @@ Reason Places::with_absent(Reason reason, const JobTerms& t) const {
 
 Reason Places::why_no_provider(const Job& job) const {
     const JobTerms& t = job.record.report.terms;
+    if (const Reason& nobody = why_nobody_fits(*t.needs); !nobody.empty()) return nobody;
     const Supply& all = supply();
     const auto least_reserve = all.least_reserve(t.cpus, t.memory_mb);
     if (least_reserve && *least_reserve <= job.bid) return {};

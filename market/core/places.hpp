@@ -4,6 +4,7 @@
 // answers about the jobs and nodes of a Book, which it does not change. Pure; part of Market.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "market/core/book.hpp"
 #include "market/core/machines.hpp"
+#include "market/core/needs_index.hpp"
 #include "market/core/network_packing.hpp"
 #include "market/core/reason.hpp"
 #include "market/core/supply.hpp"
@@ -51,12 +53,16 @@ class Places {
     static int32_t guests_left(const Node& node);
     // A node came, went, or offers something else.
     void changed() {
+        nobody_.clear();
         supply_.reset();
         absent_.reset();
         never_.reset();
     }
     // The machine of a node is another one. True: it takes other things than the one before.
     bool take_machine(Node& node);
+    // A node may be another thing for jobs that ask for one. True: for some of them it is.
+    bool attributes_changed(const Node& node) { return needs_.changed(node); }
+    const NeedsIndex& needs() const { return needs_; }
     // Its operator says that it will not come back, until it does.
     void write_off(const NodeName& name) { written_off_.insert(name); }
     void came_back(const NodeName& name) { written_off_.erase(name); }
@@ -112,6 +118,8 @@ class Places {
     Reason why_no_provider(const Job& job) const;
     // Why the nodes on the market, all empty, would not hold these components. Empty: they would.
     Reason why_never(const GangShape& shape) const;
+    // No node that is connected is what is needed, and which part of that fails. Empty: one is.
+    const Reason& why_nobody_fits(const std::string& needs) const;
     // Which job that cannot leave holds the memory that this one would need. Empty if there is
     // none.
     Reason memory_held_on(const JobTerms& terms) const;
@@ -121,13 +129,17 @@ class Places {
   private:
     Reason with_absent(Reason reason, const JobTerms& terms) const;
     Status machine_takes(const Job& job, const Node& node) const;
+    std::string failing_part(const std::string& needs, const Node& node) const;
+    Reason reckon_nobody(const std::string& needs) const;
     Reason reckon_never(const GangShape& shape) const;
 
     const Book& book_;
     Machines machines_;
+    NeedsIndex needs_;
     std::set<JobId> rooted_;
-    std::set<NodeName> written_off_;        // lives as long as this process
-    mutable std::optional<Supply> supply_;  // none: it may have changed
+    std::set<NodeName> written_off_;                // lives as long as this process
+    mutable std::map<std::string, Reason> nobody_;  // answers of why_nobody_fits
+    mutable std::optional<Supply> supply_;          // none: it may have changed
     // Nodes that may not be given jobs now, but for those that another equals or surpasses.
     mutable std::optional<std::vector<const Node*>> absent_;
     // The last answer of why_never: all components of a gang ask the same.

@@ -235,6 +235,11 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "the market has as many jobs as it may, in all (jobs_max of marketd.conf), of that home "
      "(jobs_home_max) or of that user (jobs_user_max), as `marketctl limits` shows; or another "
      "job has its address (--net=own)"},
+    {needs_nowhere, "needs_nowhere", "no node of this market is {cause}",
+     "srun --needs, --nodes or --exclude: `marketctl list-providers --needs EXPRESSION` shows who "
+     "fits, and with --json what each node is; the job waits until one is"},
+    {held_by_user, "held_by_user", "its user holds it back",
+     "marketctl hold, or freeze --hold, by its own user; `marketctl release ID` lets it go on"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -274,7 +279,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == book_full,
+static_assert(in_order() && reason_words.back().code == held_by_user,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

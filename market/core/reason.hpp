@@ -128,6 +128,10 @@ enum class ReasonCode : uint16_t {
     place_unbacked,
     // it is not let in
     book_full,
+    // srun --needs
+    needs_nowhere,
+    // its user's word
+    held_by_user,
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

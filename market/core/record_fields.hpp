@@ -56,7 +56,7 @@ SOUK_FIELDS(market::JobRecord,  //
             field("payee", &market::JobRecord::payee, rule::node_or_none),
             packed("order", &market::JobRecord::order),
             field("hold", &market::JobRecord::hold,
-                  rule::one_of(market::Hold::none, market::Hold::stay)),
+                  rule::one_of(market::Hold::none, market::Hold::by_user)),
             field("hold_node", &market::JobRecord::hold_node, rule::node_or_none),
             field("cancel", &market::JobRecord::cancel),
             field("out_of_budget", &market::JobRecord::out_of_budget),

@@ -603,6 +603,7 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
     if (details.only.n != 0)
         for (const Allocator::Machine& m : market.machines())
             if (m.key != details.only) barred.push_back(m.key);
+    std::sort(barred.begin(), barred.end());
     return least_bid(job.cpus, job.memory_mb, barred, {job.arrival(), key, market.weight_of(i)});
 }
 

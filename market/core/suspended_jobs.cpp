@@ -119,8 +119,7 @@ Reason SuspendedJobs::why_to_disk(const Job& job) const {
     const JobRecord& r = job.record;
     const Node* const at = book_.find_node(r.report.where);
     if (!at || !at->connected || Places::stands_fast(job)) return {};
-    if (r.hold == Hold::frozen || (job.once && job.once->empty()))
-        return ReasonCode::frozen_by_hand;
+    if (holds_back(r.hold) || (job.once && job.once->empty())) return ReasonCode::frozen_by_hand;
     if (is_closed(*at)) return Reason(ReasonCode::provider_gone).with(Figure::node, at->id());
     if (has_no_room(job, *at)) return Reason(ReasonCode::memory_less).with(Figure::node, at->id());
     if (!job.stood_enough) return {};

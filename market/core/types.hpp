@@ -83,7 +83,7 @@ struct JobDemand {
     int64_t move_bytes = -1;         // what a move must carry; -1: its memory_mb
     int64_t dirty_bytes_per_s = -1;  // how fast it dirties memory while it is copied; -1: not known
     Pin pin = Pin::free;
-    std::vector<ProviderKey> barred;  // not there (back-off after failures); a few at most
+    std::vector<ProviderKey> barred;  // not there (back-off, srun --needs); in their order
     ProviderKey only;                 // of a component: nowhere but there; 0: anywhere
     FileTraffic files;
 };

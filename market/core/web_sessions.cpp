@@ -99,7 +99,8 @@ Status web_may_ask(const std::string& verb, const std::vector<std::string>& args
     };
     if (among(shown)) return {};
     if (!among(orders)) return fail("a page may not ask for '" + verb + "'");
-    if (args.empty() || !parse_job_id(args[0]) || (verb == "cancel" && args.size() > 1))
+    if (args.empty() || !parse_job_id(args[0]) ||
+        ((verb == "cancel" || verb == "release") && args.size() > 1))
         return fail(verb + ": a page gives an order to one job");
     return {};
 }

@@ -83,6 +83,12 @@ void write_bidding(JsonWriter& w, const Job& job, Nanos now) {
     if (terms.runtime.ns > 0)
         w.field("work_s", terms.runtime.seconds()).field("work_done_s", job.record.done.seconds());
     if (job.in_time) w.field("in_time_chance", *job.in_time);
+    if (const RunLimits& limits = *terms.limits; limits.run.ns > 0) {
+        w.field("time_limit_s", limits.run.seconds());
+        if (limits.at_speed > 0) w.field("time_limit_speed", limits.at_speed);
+    }
+    if (terms.limits->cpu.ns > 0) w.field("cpu_limit_s", terms.limits->cpu.seconds());
+    if (!terms.needs->empty()) w.field("needs", *terms.needs);
     w.field("waited_s", Market::waited(job, now).seconds());
     if (job.weight != market::weight_plain)
         w.field("counts_as", market::weighed(job.bid, job.weight));
@@ -95,6 +101,7 @@ std::string hold_of(const Job& job) {
         case Hold::none: return "";
         case Hold::at_node: return job.record.hold_node;
         case Hold::frozen:
+        case Hold::by_user:
         case Hold::stay: return to_string(job.record.hold);
     }
     return "";

@@ -2,12 +2,14 @@
 #include "market/daemon/node_list.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/release.hpp"
 #include "kernel/base/version.hpp"
 #include "kernel/wire/messages.hpp"
+#include "market/core/needs_index.hpp"
 
 namespace souk {
 namespace {
@@ -49,6 +51,14 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
     if (!r.cannot.empty()) w.field("cannot", r.cannot);
     if (!r.restriction.empty()) w.field("restriction", r.restriction);
     write_near(w, r);
+    if (!r.attributes.empty()) {
+        w.key("attributes").begin_object();
+        for (const std::string& line : r.attributes) {
+            const size_t sign = line.find('=');
+            if (sign != std::string::npos) w.field(line.substr(0, sign), line.substr(sign + 1));
+        }
+        w.end_object();
+    }
     if (!certified) w.field("certificate", false);
     if (!r.version.empty()) w.field("version", r.version);
     if (node.connected && r.version != version())
@@ -60,7 +70,16 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
 // Which nodes, and how many in one part.
 struct WhichNodes {
     std::string node, match;
+    std::optional<market::Needs> needs;
     uint64_t page = UINT64_MAX;
+
+    bool takes(const Node& one) const {
+        const ProviderReport& r = one.record.report;
+        return one.record.has_report && r.node.find(match) != std::string::npos &&
+               (!needs || needs->holds([&](std::string_view attribute) {
+                   return market::attribute_of(r, attribute);
+               }));
+    }
 };
 
 Result<WhichNodes> which_nodes(const std::vector<std::string>& words) {
@@ -70,13 +89,15 @@ Result<WhichNodes> which_nodes(const std::vector<std::string>& words) {
             which.node = word.substr(5);
         } else if (word.starts_with("match=")) {
             which.match = word.substr(6);
+        } else if (word.starts_with("needs=")) {
+            TRY_ASSIGN(which.needs, market::Needs::parse(std::string_view(word).substr(6)));
         } else if (const auto page = whole_number<uint64_t>(
                        word.starts_with("page=") ? std::string_view(word).substr(5) : "");
                    page && *page > 0) {
             which.page = *page;
         } else {
             return fail("list-providers: '" + word +
-                        "' is none of node=NAME, match=TEXT and page=NUMBER");
+                        "' is none of node=NAME, match=TEXT, needs=EXPRESSION and page=NUMBER");
         }
     }
     return which;
@@ -95,7 +116,7 @@ Result<std::string> list_nodes_reply(const Market& market, const std::vector<Nod
     w.begin_array();
     for (uint64_t taken = 0; at != nodes.end(); ++at) {
         const auto& [name, node] = *at;
-        if (node.record.has_report && name.find(which.match) != std::string::npos) {
+        if (which.takes(node)) {
             const bool certified =
                 !std::binary_search(uncertified.begin(), uncertified.end(), name);
             write_provider(w, name, node, market, certified, now);

@@ -51,7 +51,6 @@ std::string not_done_json(const JobId& id, const Cause& text) {
 }  // namespace
 
 Status OperatorWaits::await(uint64_t connection, const wire::CtlRequest& request) {
-    if (request.uid != 0) return fail(CauseCode::not_allowed, "only root may wait for an order");
     if (request.args.size() != 6)
         return fail("await takes 6 arguments, not " + std::to_string(request.args.size()));
     if (waiters_.size() >= waiters_max)
@@ -60,6 +59,11 @@ Status OperatorWaits::await(uint64_t connection, const wire::CtlRequest& request
     w.connection = connection;
     w.request = request.request;
     TRY_ASSIGN(w.job, parse_job_id(request.args[0]));
+    if (const auto* const job = market_.find(w.job);
+        request.uid != 0 && (!job || request.uid != job->record.report.uid))
+        return fail(CauseCode::not_allowed, "only root, or the job's user, may wait for an order");
+    if (request.uid != 0 && waiters_.size() >= waiters_max / 2)
+        return fail(CauseCode::too_many, "too many wait for orders");
     if (request.args[1] != "-") w.node = request.args[1];
     w.freezes = request.args[2] == "freeze";
     TRY_ASSIGN(const int64_t failures, whole(request.args[3]));

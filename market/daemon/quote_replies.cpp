@@ -5,6 +5,7 @@
 #include "kernel/base/number.hpp"
 #include "kernel/base/setting.hpp"
 #include "kernel/wire/messages.hpp"
+#include "market/core/needs.hpp"
 #include "market/core/strategy.hpp"
 
 namespace souk {
@@ -68,12 +69,15 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
         } else if (key == "strategy") {
             if (!market::strategy_named(value)) return fail("quote: no strategy " + value);
             q.terms.strategy = value;
+        } else if (key == "needs") {
+            TRY(market::Needs::parse(value));
+            q.terms.needs = value;
         } else if (key == "compare") {
             q.compare = value == "yes";
         } else {
             return fail("quote: '" + word +
                         "' is none of price, budget, memory, cpus, jobs, finish_ns, runtime_ns, "
-                        "pace, strategy and compare");
+                        "pace, strategy, needs and compare");
         }
     }
     if (q.terms.max_price.micro <= 0) return fail("quote: the price is missing");

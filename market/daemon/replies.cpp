@@ -3,10 +3,15 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
+#include <set>
 
+#include "kernel/base/array_spec.hpp"
 #include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
 #include "market/daemon/bound_reply.hpp"
 #include "market/daemon/job_list.hpp"
 #include "market/daemon/job_reply.hpp"
@@ -195,6 +200,17 @@ struct Several {
     }
 };
 
+Result<std::string> cancel_each(const Context& c, const std::vector<JobId>& ids) {
+    JsonWriter w;
+    w.begin_object().field("count", ids.size()).key("cancelled").begin_array();
+    for (const JobId& id : ids) {
+        TRY(c.market.cancel(id, c.uid));
+        if (w.bytes() < wire::json_part_bytes) w.value(id.text());
+    }
+    w.end_array().end_object();
+    return w.take();
+}
+
 // name=NAME, user=USER, or all: the caller's, or with root's word everybody's of that name or user.
 Result<std::string> cancel_several(const Context& c) {
     Several which;
@@ -214,18 +230,90 @@ Result<std::string> cancel_several(const Context& c) {
     for (const auto& [id, job] : c.market.jobs())
         if (which.lets(job, c.uid)) ids.push_back(id);
     if (ids.empty()) return fail(CauseCode::not_found, "cancel: no live job of yours is so");
-    JsonWriter w;
-    w.begin_object().field("count", ids.size()).key("cancelled").begin_array();
-    for (const JobId& id : ids) {
-        TRY(c.market.cancel(id, c.uid));
-        if (w.bytes() < wire::json_part_bytes) w.value(id.text());
+    return cancel_each(c, ids);
+}
+
+// The jobs that one word of a list means: ID, range=ID-NUMBER (of one home, from the one to the
+// other), array=ID (all of it) or array=ID[LIST] (these elements).
+struct Listed {
+    JobId first;
+    uint64_t last = 0;
+    bool range = false, array = false;
+    std::optional<ArraySpec> only;
+
+    bool means(const Job& job) const {
+        const JobId& id = job.id();
+        if (range) return id.home == first.home && id.seq >= first.seq && id.seq <= last;
+        if (!array) return id == first;
+        const JobReport& report = job.record.report;
+        return report.array == first.text() &&
+               (!only || std::ranges::binary_search(only->indexes, report.array_index));
     }
-    w.end_array().end_object();
-    return w.take();
+};
+
+Result<Listed> listed_of(std::string_view word) {
+    Listed listed;
+    listed.array = word.starts_with("array=");
+    listed.range = word.starts_with("range=");
+    if (listed.array || listed.range) word.remove_prefix(word.find('=') + 1);
+    const size_t bracket = listed.array ? word.find('[') : word.npos;
+    if (bracket != word.npos) {
+        if (!word.ends_with(']')) return fail("'" + std::string(word) + "' is no list of elements");
+        TRY_ASSIGN(listed.only, parse_array(word.substr(bracket + 1, word.size() - bracket - 2)));
+        word = word.substr(0, bracket);
+    }
+    if (listed.range) {
+        const size_t dash = word.rfind('-');
+        const auto last =
+            whole_number<uint64_t>(dash == word.npos ? std::string_view() : word.substr(dash + 1));
+        if (!last) return fail("a range is ID-NUMBER");
+        listed.last = *last;
+        word = word.substr(0, dash);
+    }
+    TRY_ASSIGN(listed.first, parse_job_id(word));
+    return listed;
+}
+
+// The live jobs of the words that the caller may end or hold. A job that is named by itself has to
+// be the caller's; jobs that have ended are left out. Errors: none is left.
+Result<std::set<JobId>> listed_jobs(const Context& c) {
+    std::vector<Listed> all;
+    for (const std::string& word : c.args) {
+        TRY_ASSIGN(Listed listed, listed_of(word));
+        all.push_back(std::move(listed));
+    }
+    std::set<JobId> ids;
+    const auto may = [&](const Job& job) {
+        return c.uid == market::root_uid || c.uid == job.record.report.uid;
+    };
+    const auto take = [&](const Job& job) {
+        if (job.phase() != JobPhase::finished && may(job)) ids.insert(job.id());
+    };
+    for (const Listed& listed : all) {
+        if (listed.range || listed.array) {
+            for (const auto& [id, job] : c.market.jobs())
+                if (listed.means(job)) take(job);
+        } else if (const Job* const job = c.market.find(listed.first)) {
+            if (!may(*job))
+                return fail(CauseCode::not_allowed,
+                            "job " + listed.first.text() + " belongs to another user");
+            take(*job);
+        }
+    }
+    if (ids.empty()) return fail(CauseCode::not_found, "no live job of yours is so");
+    return ids;
 }
 
 Result<std::string> cancel(const Context& c) {
     if (c.args.empty()) return fail("cancel: a job's id is missing");
+    const auto is_listed = [](const std::string& word) {
+        return word.starts_with("range=") || word.starts_with("array=") || parse_job_id(word);
+    };
+    const bool one = c.args.size() == 1 && !c.args[0].starts_with("range=");
+    if (!one && std::ranges::all_of(c.args, is_listed)) {
+        TRY_ASSIGN(const std::set<JobId> ids, listed_jobs(c));
+        return cancel_each(c, {ids.begin(), ids.end()});
+    }
     if (c.args.size() > 1 || !parse_job_id(c.args[0])) return cancel_several(c);
     TRY_ASSIGN(const JobId id, live_job(c));
     return done(c, id, c.market.cancel(id, c.uid));
@@ -249,10 +337,32 @@ Result<std::string> thaw(const Context& c) {
     return done(c, id, c.market.thaw(id, c.args[1] == "-" ? "" : c.args[1], hold, c.uid));
 }
 
-Result<std::string> release(const Context& c) {
-    TRY_ASSIGN(const JobId id, live_job(c));
-    return done(c, id, c.market.release(id, c.uid));
+// Jobs as a cancel names them. Each that can be is held or released; it is an error if none can.
+Result<std::string> hold_each(const Context& c, bool holds) {
+    const auto change = [&](const JobId& id) {
+        return holds ? c.market.freeze(id, true, c.uid) : c.market.release(id, c.uid);
+    };
+    if (c.args.size() == 1 && parse_job_id(c.args[0])) {
+        TRY_ASSIGN(const JobId id, live_job(c));
+        return done(c, id, change(id));
+    }
+    TRY_ASSIGN(const std::set<JobId> ids, listed_jobs(c));
+    size_t count = 0;
+    std::optional<Error> trouble;
+    for (const JobId& id : ids) {
+        const auto changed = change(id);
+        count += changed.has_value();
+        if (!changed) trouble = changed.error();
+    }
+    if (count == 0 && trouble) return tl::unexpected(*trouble);
+    JsonWriter w;
+    w.begin_object().field("count", count);
+    if (trouble) w.field("others", trouble->message);
+    return w.end_object().take();
 }
+
+Result<std::string> hold(const Context& c) { return hold_each(c, true); }
+Result<std::string> release(const Context& c) { return hold_each(c, false); }
 
 Result<std::string> node_lost(const Context& c) {
     TRY_ASSIGN(const std::string line, c.market.write_off(c.args[1], c.uid));
@@ -331,7 +441,8 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"move", {3, move}},
         {"freeze", {2, freeze}},
         {"thaw", {3, thaw}},
-        {"release", {1, release}},
+        {"hold", {any_args, hold}},
+        {"release", {any_args, release}},
         {"account", {1, account}},
         {"receipts", {any_args, receipts}},
         {"deposit", {any_args, move_money<deposit>}},

@@ -263,17 +263,42 @@ def test_the_id_of_an_array_cancels_all_of_it(start, agentd, word, array, asked,
     assert process.communicate(timeout=LIMIT) == (told, b"") and process.returncode == 0
 
 
-def test_an_element_of_an_array_is_cancelled_by_its_index(start, agentd):
-    elements = [{"id": f"n1.{n}", "array": "n1.7", "array_index": n - 6} for n in (7, 8)]
+def test_elements_of_an_array_are_cancelled_by_their_indexes(start, agentd):
     process = start("marketctl", "cancel", "n1.7[2]")
-    assert answer(agentd, process, elements) == ["list-jobs", "state=live", "array=n1.7"]
-    assert answer(agentd, process, {"id": "n1.8"}) == ["cancel", "n1.8"]
+    assert answer(agentd, process, {"count": 1}) == ["cancel", "array=n1.7[2]"]
+    assert process.communicate(timeout=LIMIT) == (b"1 job is being cancelled\n", b"")
+
+
+def test_a_list_of_jobs_is_cancelled_at_once(start, agentd):
+    process = start("marketctl", "cancel", "n1.1,n1.20-24", "n1.7[1,3-4]", "lab-2.5-6")
+    assert answer(agentd, process, {"id": "n1.1"}) == ["job", "n1.1"]
+    assert answer(agentd, process, {"count": 11}) == [
+        "cancel", "n1.1", "range=n1.20-24", "array=n1.7[1,3-4]", "range=lab-2.5-6"]
+    assert process.communicate(timeout=LIMIT) == (b"11 jobs are being cancelled\n", b"")
+    process = start("marketctl", "cancel", "lab-2.5")
+    assert answer(agentd, process, {"id": "lab-2.5"}) == ["job", "lab-2.5"]
+    assert answer(agentd, process, {"id": "lab-2.5"}) == ["cancel", "lab-2.5"]
     assert process.communicate(timeout=LIMIT) == (b"", b"")
-    process = start("marketctl", "cancel", "n1.7[9]")
-    answer(agentd, process, elements)
-    assert process.communicate(timeout=LIMIT)[1] == (
-        b"marketctl: cancel: array n1.7 has no live job 9\n")
-    assert process.returncode == 1
+    process = start("marketctl", "cancel", *[f"n1.{n}" for n in range(17)])
+    assert b"more than 16 jobs or lists" in process.communicate(timeout=LIMIT)[1]
+
+
+def test_jobs_are_held_and_released_in_lists(start, agentd):
+    process = start("marketctl", "hold", "n1.7")
+    assert answer(agentd, process, {"id": "n1.7", "array": "n1.7"}) == ["job", "n1.7"]
+    assert answer(agentd, process, {"count": 3}) == ["hold", "array=n1.7"]
+    assert process.communicate(timeout=LIMIT) == (b"3 jobs\n", b"")
+    process = start("marketctl", "release", "n1.7-9")
+    assert answer(agentd, process, {"count": 1, "others": "job n1.8 is not held"}) == [
+        "release", "range=n1.7-9"]
+    assert process.communicate(timeout=LIMIT) == (
+        b"1 job; of the others: job n1.8 is not held\n", b"")
+
+
+def test_providers_that_fit_a_need_are_asked_for(start, agentd):
+    process = start("marketctl", "lp", "--needs", "gpu and memory >= 8G")
+    assert answer(agentd, process, [PROVIDER]) == ["list-providers", "needs=gpu and memory >= 8G"]
+    assert process.wait(timeout=LIMIT) == 0
 
 
 def test_a_ledger_that_may_lack_something_is_shown_and_fails(start, agentd):

@@ -61,6 +61,36 @@ def test_a_mistake_on_the_command_line_is_one_line_and_exit_2(tool, args, words)
     assert err.startswith("srun: ") and words in err and err.count("\n") == 1
 
 
+def test_a_price_that_is_said_once_is_that_of_each_job(tool, tmp_path):
+    home = tmp_path / ".config/souk"
+    home.mkdir(parents=True)
+    env = {**os.environ, "HOME": str(tmp_path), "SOUK_RUN": str(tmp_path), "SOUK_NODE": ""}
+    env.pop("SOUK_PRICE", None)
+    assert "--max-price is missing" in tool("srun", "true", env=env)[2]
+    (home / "price").write_text("40\n")
+    status, _, err = tool("srun", "true", env=env)
+    assert status == 1 and "no agentd runs on this machine" in err
+    status, _, err = tool("srun", "true", env={**env, "SOUK_PRICE": "0"})
+    assert status == 2 and "$SOUK_PRICE: it must be more than 0" in err
+    (home / "price").write_text("much")
+    status, _, err = tool("srun", "true", env=env)
+    assert status == 2 and f"{home}/price: 'much' is not an amount" in err
+
+
+@pytest.mark.parametrize("after, words", [
+    ("n1.7:maybe", "'maybe' is none of ok, notok, any and each"), ("n1", "--after: "),
+    ("n1.7,n1.8?n1.9", "not both"), ("n1.7:each", "'each' is for --array")])
+def test_what_a_job_waits_for_is_looked_at_first(tool, after, words):
+    status, _, err = tool("srun", "-p", "3", "--after", after, "true")
+    assert status == 2 and words in err and err.count("\n") == 1, err
+
+
+@pytest.mark.parametrize("begin", ["2020-01-01", "25:00", "soon", "5"])
+def test_a_time_to_begin_at_lies_ahead(tool, begin):
+    status, _, err = tool("srun", "-p", "3", "--begin", begin, "true")
+    assert status == 2 and err.startswith(f"srun: --begin: '{begin}' is "), err
+
+
 def test_what_cannot_be_run_or_reached_is_one_line_and_exit_1(tool, start, agentd, tmp_path):
     (tmp_path / "plain").write_text("x")
     for program, words in [("no-such-program", "no-such-program: no such program in PATH"),

@@ -57,13 +57,21 @@ def test_lines_for_slurm_are_named_as_not_read(start, agentd, tmp_path):
 
 
 @pytest.mark.parametrize("words, said", [
-    (["--time=4:00"], "unknown or ambiguous option '--time=4:00': jobs have no time limit"),
-    (["-t", "4"], "unknown or ambiguous option '-t': jobs have no time limit"),
+    (["--time-min=4"], "unknown or ambiguous option '--time-min=4': -t TIME (--time) is the most"),
+    (["--time=4:0x"], "'4:0x' is no time such as 2:30:00"),
+    (["--time=1h@0"], "'0' is not a number from 1 to 16383"),
+    (["--signal=USR9@5m"], "'USR9' is no signal, such as USR1"),
+    (["-p", "1", "--signal=USR1", "true"], "--signal needs --time"),
+    (["-p", "1", "--retry-on=1", "true"], "--retry-on needs --retries"),
+    (["--retry-on=0"], "'0' is none of an exit status (1 to 255), signal and node"),
     (["--gres=gpu:1"], "there are no GPUs"), (["--mem-per-cpu=2G"], "-m SIZE"),
     (["--dependency=afterok:1"], "--after ID:ok"), (["-n", "4"], "-N N"),
     (["--ntasks=4"], "-N N"), (["--checkpoint-evry=3"], "did you mean '--checkpoint-every'?"),
-    (["-o", "out.%A"], "--output: '%A' is neither %j (the job's id) nor %a"),
-    (["-e", "err.%x"], "--error: '%x' is neither")])
+    (["-o", "out.%q"], "--output: '%q' is none of %j (the job's id), %a (its index in an array)"),
+    (["-e", "err.%y"], "--error: '%y' is none of"), (["-C", "gpu"], "--needs EXPRESSION"),
+    (["-w", "n1"], "--nodes NODE,..."), (["-x", "n1"], "--exclude NODE,..."),
+    (["--nodes=4"], "a job of N components is -N N"), (["--nodes=n1,"], "'' is not a node name"),
+    (["--needs=gpu and"], "at 8: the name of an attribute is wanted, and it ends there")])
 def test_options_of_slurm_are_named_here(tool, words, said):
     status, out, err = tool("srun", "-p", "3", *words, "true")
     assert (status, out, err.count("\n")) == (2, "", 1) and said in err, err

@@ -87,7 +87,111 @@ START_TEST(a_job_begins_when_the_one_before_it_has_ended) {
     j.all.at(1).wait_status = 3 << 8;
     ck_assert_text(j.refused(after(1, true)), "--after: job n1.1 has not ended well");
     ck_assert_text(j.waiting(), "2 3 ");
-    ck_assert_uint_eq(j.add(4, after(1)).group.after, 0);  // it is over
+    ck_assert(j.add(4, after(1)).group.afters.empty());  // it is over
+}
+END_TEST
+
+namespace {
+
+using How = JobAfter::How;
+
+JobTies afters(std::vector<JobAfter> list, bool any = false) {
+    JobTies g;
+    g.afters = std::move(list);
+    g.after_any = any;
+    return g;
+}
+
+// Says what the end of one means for another: "=", "-" (less to wait for) or "!" (it never begins).
+char settled(Jobs& j, uint64_t waiting, uint64_t ended) {
+    using Wait = HomeGroups::Wait;
+    const Wait wait = j.groups.settle(j.all.at(waiting), j.all.at(ended));
+    return wait == Wait::same ? '=' : wait == Wait::changed ? '-' : '!';
+}
+
+}  // namespace
+
+START_TEST(a_job_waits_for_all_of_several_or_for_one_of_them) {
+    Jobs j;
+    for (uint64_t n = 1; n <= 3; ++n) j.add(n, {});
+    j.add(4, afters({{1, How::well}, {2, How::ended}, {3, How::badly}}));
+    j.add(5, afters({{1, How::well}, {2, How::well}}, true));
+    ck_assert_text(j.groups.waits(j.all.at(4)), "job n1.1 and 2 others to end well");
+    ck_assert_text(j.groups.waits(j.all.at(5)), "job n1.1 or one of 1 others to end well");
+    ck_assert_text(j.end(1, 1 << 8), "4 5 ");
+    ck_assert(settled(j, 4, 1) == '!' && settled(j, 5, 1) == '-');
+    ck_assert_text(j.end(2), "4 5 ");
+    ck_assert(settled(j, 5, 2) == '-' && j.groups.waits(j.all.at(5)).empty());
+    ck_assert_text(j.end(3), "4 ");
+    ck_assert(settled(j, 4, 3) == '!');  // it ended well
+    // The same of jobs that have ended before.
+    ck_assert_text(j.refused(afters({{1, How::well}})), "--after: job n1.1 has not ended well");
+    ck_assert_text(j.refused(afters({{2, How::badly}})), "--after: job n1.2 has ended well");
+    ck_assert_text(j.refused(afters({{1, How::well}, {2, How::well}}, true)), "");
+    ck_assert_text(j.refused(afters({{1, How::well}, {2, How::badly}}, true)),
+                   "--after: none of these jobs has ended so");
+}
+END_TEST
+
+START_TEST(an_array_is_waited_for_as_a_whole) {
+    Jobs j;
+    for (uint64_t n = 1; n <= 3; ++n) j.add(n, element(n == 1 ? 0 : 1, 10 + n, 0));
+    const HomeJob& waits = j.add(4, afters({{1, How::well}}));
+    ck_assert(waits.group.afters.size() == 1 && waits.group.afters[0].whole);
+    const HomeJob& one = j.add(5, afters({{2, How::well}}));
+    ck_assert(one.group.afters.size() == 1 && !one.group.afters[0].whole);
+    const HomeJob &notok = j.add(6, afters({{1, How::badly}})),
+                  &any = j.add(7, afters({{1, How::ended}, {5, How::ended}}, true));
+    ck_assert_text(j.end(3), "");
+    ck_assert(!j.groups.waits(waits).empty());
+    ck_assert_text(j.end(1, 1 << 8), "4 6 7 ");  // one has failed
+    ck_assert(settled(j, 4, 1) == '!');
+    ck_assert(settled(j, 6, 1) == '-' && !j.groups.waits(notok).empty());
+    ck_assert(settled(j, 7, 1) == '-' && !j.groups.waits(any).empty());
+    ck_assert_text(j.end(2), "5 6 7 ");
+    ck_assert(settled(j, 6, 2) == '-' && j.groups.waits(notok).empty());
+    ck_assert(settled(j, 7, 2) == '-' && j.groups.waits(any).empty());
+    // Afterwards as well.
+    ck_assert_text(j.refused(afters({{1, How::well}})), "--after: job n1.1 has not ended well");
+    ck_assert_text(j.refused(afters({{1, How::badly}})), "");
+}
+END_TEST
+
+START_TEST(who_names_a_job_twice_waits_for_it_once) {
+    Jobs j;
+    for (uint64_t n = 1; n <= 2; ++n) j.add(n, element(n == 1 ? 0 : 1, n, 0));
+    const HomeJob& waits = j.add(3, afters({{2, How::ended}, {2, How::ended}, {1, How::ended}}));
+    ck_assert_uint_eq(waits.group.afters.size(), 2);
+    const HomeJob& both = j.add(4, afters({{2, How::ended}, {2, How::well}}));
+    (void)j.end(2, 1 << 8);
+    ck_assert(settled(j, 3, 2) == '-' && settled(j, 4, 2) == '!' && both.group.afters.empty());
+    (void)j.end(1);
+    ck_assert(settled(j, 3, 1) == '-' && j.groups.waits(waits).empty());
+}
+END_TEST
+
+START_TEST(of_jobs_of_one_name_one_begins_at_a_time) {
+    Jobs j;
+    const auto named = [&](uint64_t seq, const char* name, uint32_t uid, bool singleton) {
+        HomeJob job;
+        job.id = {"n1", seq};
+        job.name = name;
+        job.spec.launch.uid = uid;
+        job.group.singleton = singleton;
+        j.groups.add(j.all.emplace(seq, std::move(job)).first->second);
+    };
+    named(1, "sync", 7, false);
+    named(2, "sync", 7, true);
+    named(3, "sync", 8, true);
+    named(4, "sync", 7, true);
+    named(5, "sync", 7, false);
+    named(6, "other", 7, true);
+    ck_assert_text(j.waiting(), "2 4 ");
+    ck_assert_text(j.groups.waits(j.all.at(2)), "an earlier job of the name sync to end");
+    ck_assert_text(j.end(1), "2 ");
+    ck_assert_text(j.waiting(), "4 ");
+    ck_assert_text(j.end(2), "4 ");
+    ck_assert_text(j.waiting(), "");
 }
 END_TEST
 
@@ -158,15 +262,17 @@ START_TEST(who_waits_for_a_job_to_end_well_ends_with_it_and_so_does_who_waits_fo
     ck_assert_text(told(second), "waiting job n1.1 to end well");
     out.clear();
     ck_assert(h.cancel(first, Nanos{2}, out).has_value());
-    ck_assert_text(told(second), "finished job n1.1 has not ended well");
-    ck_assert_text(told(third), "finished job n1.2 has not ended well");
+    ck_assert_text(told(second), "finished job n1.1 has not ended as it should");
+    ck_assert_text(told(third), "finished job n1.2 has not ended as it should");
     ck_assert_text(told(any), "waiting ");
-    ck_assert_uint_eq(h.find(any)->group.after, 0);
+    ck_assert(h.find(any)->group.afters.empty());
 }
 END_TEST
 
 UNIT_SUITE(home_groups, who_waits_for_a_job_to_end_well_ends_with_it_and_so_does_who_waits_for_that,
            a_job_begins_when_the_one_before_it_has_ended,
+           a_job_waits_for_all_of_several_or_for_one_of_them, an_array_is_waited_for_as_a_whole,
+           who_names_a_job_twice_waits_for_it_once, of_jobs_of_one_name_one_begins_at_a_time,
            so_many_of_an_array_are_let_begin_and_the_next_follow,
            an_array_without_a_bound_waits_for_nobody,
            who_says_how_many_threads_a_job_has_is_believed);

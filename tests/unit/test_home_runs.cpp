@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_delays.hpp"
 #include "agentd/core/home_evacuations.hpp"
 #include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_groups.hpp"
@@ -371,7 +372,9 @@ START_TEST(a_report_says_what_the_machines_know_beside_the_record) {
     const HomeGangs gangs;
     const HomeRecords records("n1", {});
     const HomeEvacuations evacuations({"n1", s(1), s(900)});
-    const HomeReports reports(r.runs, r.checkpoints, clock, groups, gangs, records, evacuations);
+    const HomeDelays delays;
+    const HomeReports reports(r.runs, r.checkpoints, clock, groups, gangs, records, evacuations,
+                              delays);
     GuestEvent e = HomeRig::event(GuestState::running);
     e.pid = 77;
     e.cannot_move = "a queue is open";

@@ -352,7 +352,8 @@ START_TEST(a_list_by_pages_has_everything_once) {
     ck_assert_text(all("list-providers", {"node=n2"}), "n2 / ");
     ck_assert_text(all("list-providers", {"node=n4"}), "/ ");
     ck_assert_text(m.ask("list-providers", {"page=0"}).error,
-                   "list-providers: 'page=0' is none of node=NAME, match=TEXT and page=NUMBER");
+                   "list-providers: 'page=0' is none of node=NAME, match=TEXT, needs=EXPRESSION "
+                   "and page=NUMBER");
     ck_assert_text(m.ask("list-jobs", {"page=0"}).error, "page: a part has one job at least");
 }
 END_TEST

@@ -41,13 +41,41 @@ START_TEST(a_cancel_for_a_home_that_is_away_is_kept_even_over_a_restart) {
 }
 END_TEST
 
+START_TEST(a_user_holds_and_releases_jobs_of_his_own_alone) {
+    World w;
+    three_nodes(w);
+    const JobId a = w.submit("n3", 100);
+    w.run_for(s(1));
+    ck_assert_text(w.market->freeze(a, true, 1001).error().message,
+                   "job " + a.text() + " belongs to another user");
+    ck_assert(w.market->freeze(a, true, 1000).has_value());
+    w.run_for(s(5));
+    ck_assert(w.phase(a) == JobPhase::frozen);
+    ck_assert_text(w.comment(a), "its user holds it back");
+    ck_assert(w.market->release(a, 1000).has_value());
+    w.run_for(s(5));
+    ck_assert(w.phase(a) == JobPhase::running);
+    // To hold a place against others is an operator's word, and nobody else undoes what he says.
+    ck_assert(!w.market->thaw(a, "", true, 1000) && !w.market->thaw(a, "n2", false, 1000));
+    ck_assert(w.market->freeze(a, true, 0).has_value());
+    w.run_for(s(5));
+    for (const auto& refused : {w.market->release(a, 1000), w.market->thaw(a, "", false, 1000),
+                                w.market->freeze(a, false, 1000)})
+        ck_assert_text(refused.error().message, "job " + a.text() + " is held by an operator");
+    ck_assert(w.market->release(a, 0).has_value());
+    w.run_for(s(5));
+    ck_assert(w.phase(a) == JobPhase::running);
+}
+END_TEST
+
 START_TEST(an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold) {
     World w;
     three_nodes(w);
     const JobId a = w.submit("n3", 100);
     w.run_for(s(1));
     ck_assert_text(w.market->move(a, "n2", false, 1000).error().message,
-                   "only root may move, freeze, thaw or release a job");
+                   "only root may move a job, or hold it at a place; its user may freeze, thaw, "
+                   "hold and release it");
     ck_assert_text(w.market->move(a, "n9", false, 0).error().message, "no such node: n9");
     ck_assert(w.market->move(a, "n3", false, 0).has_value());
     w.run_for(ms(15));
@@ -115,7 +143,8 @@ START_TEST(a_freeze_once_of_a_job_that_its_home_freezes_in_that_moment_does_not_
 }
 END_TEST
 
-UNIT_SUITE(market_hand, a_freeze_once_of_a_job_that_its_home_freezes_in_that_moment_does_not_last,
+UNIT_SUITE(market_hand, a_user_holds_and_releases_jobs_of_his_own_alone,
+           a_freeze_once_of_a_job_that_its_home_freezes_in_that_moment_does_not_last,
            cancel_is_for_the_owner_and_root_and_overtakes_an_order,
            a_cancel_for_a_home_that_is_away_is_kept_even_over_a_restart,
            an_operator_moves_once_and_the_market_may_undo_it_but_not_a_hold,

@@ -69,7 +69,7 @@ END_TEST
 START_TEST(every_value_of_the_market_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(JobPhase::waiting, JobPhase::finished), 8);
     ck_assert_uint_eq(names(Order::Kind::run, Order::Kind::give_up), 4);
-    ck_assert_uint_eq(names(market::Hold::none, market::Hold::stay), 4);
+    ck_assert_uint_eq(names(market::Hold::none, market::Hold::by_user), 5);
     ck_assert_uint_eq(names(market::Job::Held::none, market::Job::Held::cpus), 3);
     ck_assert_uint_eq(names(market::JobState::waiting, market::JobState::frozen), 3);
     ck_assert_uint_eq(names(market::Pin::free, market::Pin::frozen), 3);

@@ -45,7 +45,6 @@ constexpr Verb verbs[] = {
     {"move", nullptr, "JN", true, nullptr},
     {"freeze", nullptr, "J", true, nullptr},
     {"thaw", nullptr, "Jn", true, nullptr},
-    {"release", nullptr, "J", false, nullptr},
     {"node", nullptr, "lN", false, nullptr},
     {"account", nullptr, "a", false, accounts_text},
     {"receipts", nullptr, "", false, receipts_text},
@@ -122,6 +121,7 @@ struct Given {
     PayOptions pay;
     OutputOptions output;
     bool open = false;
+    std::string needs;
 };
 
 Status take_options(const Given& given, bool may_hold, CtlQuestion& question) {
@@ -143,6 +143,8 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
         return fail(std::string(name) + ": --name, --array and --all are for cancel");
     if (name != "list-jobs" && name != "lj" && given.open)
         return fail(std::string(name) + ": --open is for list-jobs");
+    if (name != "list-providers" && name != "lp" && !given.needs.empty())
+        return fail(std::string(name) + ": --needs is for list-providers");
     if (name != "output" && given.output.any())
         return fail(std::string(name) + ": --follow and --lines are for output");
     const bool statement = name == "statement";
@@ -159,6 +161,8 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
     } else if (name == "cancel") {
         const std::string user = std::exchange(given.money.user, {});
         TRY_ASSIGN(question, cancel_question(words, given.several, user));
+    } else if (name == "hold" || name == "release") {
+        TRY_ASSIGN(question, jobs_question(std::string(name), words));
     } else if (name == "decisions") {
         const std::string user = std::exchange(given.money.user, {});
         TRY_ASSIGN(question, decisions_question(words, given.decisions, user));
@@ -183,18 +187,19 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
 const std::vector<VerbHelp> verbs_help = {
     {"status", "the market, its jobs and what they are worth"},
     {"list-jobs (lj)", "every live job (--state finish, --state all: also those that ended)"},
-    {"list-providers (lp)", "every provider"},
+    {"list-providers (lp)", "every provider; with --needs those that a job could ask for so"},
     {"job ID", "all about one job; with --story the steps of its life, with --load what it uses"},
     {"output ID",
      "what its home keeps of what the job wrote, on stdout and stderr, without touching the job"},
     {"dump", "what its machine holds right now of each node and unfinished job (root)"},
-    {"cancel ID",
-     "end a job, or all jobs of the array that it is the first of (ID[INDEX]: one element); with "
-     "--name, --user or --all several"},
+    {"cancel ID...",
+     "end a job, or all jobs of the array that it is the first of (ID[LIST]: these elements, "
+     "ID-NUMBER: all between); with --name, --user or --all several"},
     {"move ID NODE", "move a job to a node"},
     {"freeze ID", "freeze a job"},
     {"thaw ID [NODE]", "let a frozen job run (there)"},
-    {"release ID", "the job is the market's again"},
+    {"hold ID...", "keep jobs of yours from running, or freeze them, until they are released"},
+    {"release ID...", "the jobs are the market's again"},
     {"node lost NODE", "it will not come back: its jobs go on from their checkpoints"},
     {"node forget NODE", "it is no node of this market any more, and has no job; its books stay"},
     {"account [NAME]",
@@ -261,6 +266,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
                                        did_you_mean(name, known_verbs()));
     CtlQuestion question{verb->name, {}, verb->text};
     if (given.open) question.text = open_jobs_text;
+    if (!given.needs.empty()) question.args.push_back("needs=" + given.needs);
     const std::string_view takes = verb->takes;
     for (size_t i = 0; i < takes.size(); ++i) {
         const std::string_view word = i + 1 < words.size() ? words[i + 1] : "";
@@ -300,7 +306,8 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
 
 // Long: a table.
 std::vector<Option> options_of(Given& given) {
-    auto& [order, money, user, decisions, several, report, last, step, pay, output, open] = given;
+    auto& [order, money, user, decisions, several, report, last, step, pay, output, open, needs] =
+        given;
     return {
         {0, "hold", nullptr,
          "with move, freeze, thaw: until 'release', the market does not undo it",
@@ -326,6 +333,8 @@ std::vector<Option> options_of(Given& given) {
          set_text(several.array)},
         {0, "open", nullptr, "with list-jobs: each job of an array, not one line for all",
          set_flag(open)},
+        {0, "needs", "EXPRESSION",
+         "with list-providers: only nodes that are this, as srun --needs has it", set_text(needs)},
         {0, "all", nullptr, "with cancel: all your live jobs (root: everybody's)",
          set_flag(several.all)},
         {0, "by", "WHAT", "with report: user (the default), node or day (UTC)",

@@ -15,6 +15,7 @@
 
 #include "tools/common/link.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/srun/after.hpp"
 #include "tools/srun/check.hpp"
 #include "tools/srun/gang.hpp"
 #include "tools/srun/options.hpp"
@@ -73,24 +74,6 @@ int attach(const SrunOptions& options, const std::string& socket) {
     return Session(options, socket).attach(*id);
 }
 
-// Puts the job that this one waits for (--after) into the request.
-Status take_after(Link& link, const std::string& after, wire::Submit& request) {
-    if (after.empty()) return {};
-    std::string text = after;
-    if (text.ends_with(":ok")) {
-        text.resize(text.size() - 3);
-        request.group.after_ok = true;
-    }
-    auto id = resolve_job(link, text);
-    if (!id) return wrap("--after", id.error());
-    TRY_ASSIGN(const std::string node, link.peer_name(answer_max));
-    if (id->home != node)
-        return fail(CauseCode::invalid,
-                    "--after: job " + id->text() + " was submitted on another node than " + node);
-    request.group.after = id->seq;
-    return {};
-}
-
 Result<wire::Submitted> send(Link& link, const SrunOptions& options, wire::Submit& request) {
     if (getrandom(&request.token, sizeof request.token, 0) != sizeof request.token)
         request.token = 0;
@@ -116,7 +99,7 @@ int print_id(const SrunOptions& options, const std::string& id, size_t jobs) {
 Status try_files(const SrunOptions& options, const JobId& id, std::optional<uint32_t> index) {
     for (const std::string& file : {options.out_file, options.err_file}) {
         if (file.empty()) continue;
-        if (Status opened = try_output_file(file, id, index); !opened) {
+        if (Status opened = try_output_file(file, output_signs_of(options, id, index)); !opened) {
             opened.error().message += "; job " + id.text() + " goes on: srun --attach " + id.text();
             return opened;
         }
@@ -157,7 +140,7 @@ int wait_for_known(const SrunOptions& options, const std::string& socket) {
 }
 
 // All elements, then what they write, one after the other. The exit status is the greatest of all.
-int submit_array(const SrunOptions& options, const std::string& socket, Link& link,
+int submit_array(SrunOptions options, const std::string& socket, Link& link,
                  wire::Submit& request) {
     std::vector<JobId> ids;
     const bool leaves = options.detach || options.wait;
@@ -174,6 +157,7 @@ int submit_array(const SrunOptions& options, const std::string& socket, Link& li
                                   " jobs are submitted; " + submitted.error().message});
         }
         ids.push_back(submitted->id);
+        options.array_id = ids[0];
         if (!leaves) continue;
         if (const Status files = try_files(options, ids.back(), index); !files)
             return failed(files.error());
@@ -244,6 +228,16 @@ Status readable_stdin() {
     return {};
 }
 
+// A job that is run again finds its input read.
+Status stdin_for_retries(const SrunOptions& options) {
+    struct stat in {};
+    if (options.tries.most == 0 || ::fstat(STDIN_FILENO, &in) != 0 || S_ISCHR(in.st_mode))
+        return {};
+    return fail(CauseCode::invalid,
+                "--retries: a job that is run again does not read its input again: give it "
+                "< /dev/null, and the file by its name");
+}
+
 int submit(const SrunOptions& options, const std::string& socket) {
     wire::Submit request;
     for (const std::string& file : {options.out_file, options.err_file})
@@ -260,6 +254,9 @@ int submit(const SrunOptions& options, const std::string& socket) {
     request.spec.tcp = options.tcp;
     request.spec.checkpoint_every = options.checkpoint_every;
     request.spec.restart = options.restart;
+    request.tries = options.tries;
+    request.group.begin = options.begin;
+    request.group.singleton = options.singleton;
     request.spec.grace = options.grace;
     request.spec.must_migrate = options.must_migrate;
     request.spec.net = options.net;
@@ -286,8 +283,10 @@ int submit(const SrunOptions& options, const std::string& socket) {
         request.out_file = options.out_file;
         request.err_file = options.err_file;
     }
-    if (!leaves)
+    if (!leaves) {
         if (const Status can = readable_stdin(); !can) return failed(can.error());
+        if (const Status can = stdin_for_retries(options); !can) return failed(can.error());
+    }
     if (many || leaves || !options.after.empty()) {
         auto link = Link::open(socket);
         if (!link) return failed(link.error());

@@ -4,13 +4,16 @@
 #include <algorithm>
 
 #include "agentd/core/files_choice.hpp"
+#include "kernel/base/array_spec.hpp"
+#include "kernel/base/number.hpp"
 #include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
 #include "market/core/strategy.hpp"
 #include "market/core/users.hpp"
-#include "tools/srun/array.hpp"
+#include "tools/srun/after.hpp"
 #include "tools/srun/elsewhere.hpp"
 #include "tools/srun/layout_options.hpp"
+#include "tools/srun/limit_options.hpp"
 #include "tools/srun/script.hpp"
 #include "tools/srun/terminal.hpp"
 
@@ -73,7 +76,8 @@ Setter positive(Money& to) {
 std::vector<Option> term_options(SrunOptions& o) {
     using wire::Change;
     return {
-        {'p', "max-price", "PRICE", "the most to pay per CPU-hour (needed for a new job)",
+        {'p', "max-price", "PRICE",
+         "the most to pay per CPU-hour (of a new job: default $SOUK_PRICE)",
          term(o, Change::max_price, positive(o.terms.max_price))},
         {'b', "budget", "AMOUNT", "the most that the job may cost in all",
          term(o, Change::budget, positive(o.terms.budget))},
@@ -360,7 +364,8 @@ std::vector<Option> around_options(SrunOptions& o) {
          "none",
          set_text(o.input)},
         {0, "array", "LIST",
-         "as many jobs as the list has indexes (1-100, 1,3,7-9), at most N at once (1-100%N); "
+         "as many jobs as the list has indexes (1-100, 0-100:10, 1,3,7-9), at most N at once "
+         "(1-100%N); "
          "each\n"
          "                              finds its own in $SOUK_ARRAY_INDEX",
          [&o](const char* t) -> Status {
@@ -369,13 +374,24 @@ std::vector<Option> around_options(SrunOptions& o) {
              o.at_once = spec.at_once;
              return {};
          }},
-        {0, "after", "ID[:ok]",
-         "begin when this job of the same node has ended; with :ok only if it exited with 0",
+        {0, "after", "ID[:HOW],...",
+         "begin when these jobs of the same node have ended; HOW: ok (only if it exits with 0), "
+         "notok,\n"
+         "                              or each (of an array: element by element, ok). With ? in "
+         "place of commas: when\n"
+         "                              one of them has",
          set_text(o.after)},
+        {0, "singleton", nullptr,
+         "begin when no earlier job of this --name and user is unfinished on this node",
+         set_flag(o.singleton)},
+        {0, "begin", "TIME",
+         "not before: 9:30 (the next), 2026-12-24T18:00, or so long from now (90m)",
+         [&o](const char* t) { return set_begin(o, t); }},
         {'o', "output", "FILE",
          "write what the job writes to stdout at the end of FILE, on this machine (%j: its id, %a: "
          "its\n"
-         "                              index in an array)",
+         "                              index in an array, %A: the array, %N: its home, %x: its "
+         "name, %u: its user)",
          set_text(o.out_file)},
         {'e', "error", "FILE", "the same for stderr (with -o alone: into the same file)",
          set_text(o.err_file)},
@@ -443,8 +459,9 @@ std::vector<Option> own_options(SrunOptions& o, std::string& change, std::string
 
 CommandLine command_line(SrunOptions& o, std::string& change, std::string& attach) {
     std::vector<Option> options;
-    for (auto& some : {term_options(o), form_options(o), quote_options(o), loss_options(o),
-                       around_options(o), size_options(o), own_options(o, change, attach)})
+    for (auto& some :
+         {term_options(o), form_options(o), quote_options(o), loss_options(o), limit_options(o),
+          needs_options(o), around_options(o), size_options(o), own_options(o, change, attach)})
         options.insert(options.end(), some.begin(), some.end());
     CommandLine line{
         srun,
@@ -504,30 +521,36 @@ Parsed parse_script(const CommandLine& line, int argc, char** argv, SrunOptions&
     return parse(line, argc, argv, o.program);
 }
 
-// A sign of a file's name that nobody replaces would stand in it as it is.
-std::string wrong_sign(const char* option, const std::string& pattern) {
+// A letter behind a % in a file's name that stands for nothing.
+std::string wrong_sign(const char* option, const std::string& pattern, bool new_job) {
     for (size_t at = 0; (at = pattern.find('%', at)) != std::string::npos; at += 2) {
         const char sign = at + 1 < pattern.size() ? pattern[at + 1] : '%';
         const bool letter = (sign >= 'a' && sign <= 'z') || (sign >= 'A' && sign <= 'Z');
-        if (letter && sign != 'j' && sign != 'a')
+        if (!letter) continue;
+        if (output_signs.find(sign) == output_signs.npos)
             return std::string(option) + ": '%" + sign +
-                   "' is neither %j (the job's id) nor %a (its index in an array)";
+                   "' is none of %j (the job's id), %a (its index in an array), %A (the array), %N "
+                   "(its home), %x (its name) and %u (its user)";
+        if (!new_job && (sign == 'x' || sign == 'A'))
+            return std::string(option) + ": %" + sign + " is for a new job";
     }
     return {};
 }
 
 // Says what is wrong with -o and -e; empty: nothing.
-std::string wrong_with_files(const SrunOptions& o, bool no_output) {
+std::string wrong_with_files(const SrunOptions& o, bool no_output, bool new_job) {
     if (!(o.out_file + o.err_file).empty() && (no_output || !o.wait_for.empty()))
         return "--output and --error are for a new job, or with --attach";
-    const std::string wrong = wrong_sign("--output", o.out_file);
-    return wrong.empty() ? wrong_sign("--error", o.err_file) : wrong;
+    const std::string wrong = wrong_sign("--output", o.out_file, new_job);
+    return wrong.empty() ? wrong_sign("--error", o.err_file, new_job) : wrong;
 }
 
 // Names the options that a job of several components cannot have (yet); empty: none was given.
 std::string gang_conflict(const SrunOptions& o) {
     if (o.components == 0) return {};
     if (!o.array.empty() || !o.after.empty()) return "--array or --after";
+    if (o.singleton || o.begin.ns > 0) return "--singleton or --begin";
+    if (o.tries.most > 0) return "--retries";
     if (o.files_snapshot) return "--files-snapshot";
     if (o.terms.pace || !(o.terms.strategy.empty() || o.terms.strategy == "truthful"))
         return "--pace or a strategy";
@@ -568,6 +591,31 @@ std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
            "optional";
 }
 
+// Says what is wrong with what the job is to wait for; empty: nothing.
+std::string wrong_with_waits(const SrunOptions& o, bool no_new_job) {
+    const bool waits = !o.after.empty() || o.singleton || o.begin.ns > 0;
+    if ((waits || !o.array.empty()) && no_new_job)
+        return "--array, --after, --singleton and --begin are for a new job";
+    if (const Status after = check_after(o.after, !o.array.empty()); !after)
+        return "--after: " + after.error().message;
+    if (o.singleton && o.name.empty())
+        return "--singleton needs --name: jobs of one name begin one after the other";
+    return {};
+}
+
+// Says which option lacks another one; empty: none does.
+std::string lacking_with(const SrunOptions& o) {
+    if (o.terms.pace && (o.terms.budget.micro == 0 || o.terms.finish.ns == 0))
+        return "--pace needs --budget and --finish: what to spread, and until when";
+    if (o.terms.limits->signal != 0 && o.terms.limits->run.ns == 0)
+        return "--signal needs --time: it is sent before that is over";
+    if (o.tries.most == 0 && o.tries != JobTries{})
+        return "--retry-on needs --retries: how often it is run again";
+    if (o.terms.strategy == "deadline" && (o.terms.finish.ns == 0 || o.terms.runtime.ns == 0))
+        return "-s deadline needs --finish and --runtime: until when, and how much work it is";
+    return {};
+}
+
 }  // namespace
 
 Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
@@ -594,18 +642,17 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage("--wait is for a new job, or --wait=ID");
     if (!o.wait_for.empty() && (!o.program.empty() || o.given || o.form_given || o.detach))
         return usage("--wait=ID waits for jobs that are there already: no new job with it");
-    if (const std::string wrong = wrong_with_files(o, quotes || !change.empty()); !wrong.empty())
+    if (const std::string wrong = wrong_with_files(o, quotes || !change.empty(), attach.empty());
+        !wrong.empty())
         return usage(wrong);
     if (!o.wait_for.empty()) {
         o.mode = SrunOptions::Mode::wait;
         return Parsed::go;
     }
-    if (!(o.after.empty() && o.array.empty()) && (quotes || !(change + attach).empty()))
-        return usage("--array and --after are for a new job");
     if (!quotes && o.jobs > 1) return usage("--jobs is for --quote; a job of N components is -N N");
-    if (const std::string wrong = wrong_with_gang(o, quotes || !(change + attach).empty());
-        !wrong.empty())
-        return usage(wrong);
+    std::string wrong = wrong_with_waits(o, quotes || !(change + attach).empty());
+    if (wrong.empty()) wrong = wrong_with_gang(o, quotes || !(change + attach).empty());
+    if (!wrong.empty()) return usage(wrong);
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {
         o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
@@ -615,7 +662,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         if (o.detach || !o.name.empty() || o.form_given)
             return usage(
                 "--detach, --name, --move, --net, --files, --local-path, --tmp, --files-snapshot, "
-                "--tcp, --checkpoint-every, --must-migrate and --restart are only for a new job");
+                "--tcp, --checkpoint-every, --must-migrate, --retries and --restart are only for a "
+                "new job");
         if (o.mode == SrunOptions::Mode::change && !o.given)
             return usage("--job: no term to change was given");
         if (o.mode == SrunOptions::Mode::attach && o.given)
@@ -627,13 +675,13 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage(
             "--tcp is for --net=host: connections of a job with a network of its own go along");
     if (o.net == NetMode::own) o.tcp = TcpPolicy::keep;
-    if (!(o.given & wire::Change::max_price))
-        return usage("--max-price is missing: say what you pay per CPU-hour at most");
-    if (o.terms.pace && (o.terms.budget.micro == 0 || o.terms.finish.ns == 0))
-        return usage("--pace needs --budget and --finish: what to spread, and until when");
-    if (o.terms.strategy == "deadline" && (o.terms.finish.ns == 0 || o.terms.runtime.ns == 0))
-        return usage(
-            "-s deadline needs --finish and --runtime: until when, and how much work it is");
+    if (!(o.given & wire::Change::max_price)) {
+        const auto price = default_price();
+        if (!price) return usage(price.error().message);
+        o.terms.max_price = *price;
+        o.given |= wire::Change::max_price;
+    }
+    if (const std::string lacking = lacking_with(o); !lacking.empty()) return usage(lacking);
     const auto has_program = [](const ComponentPlan& one) { return !one.program.empty(); };
     const bool all_have = !o.plan.empty() && (o.exec ? has_program(o.plan[0])
                                                      : std::ranges::all_of(o.plan, has_program));

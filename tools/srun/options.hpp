@@ -29,8 +29,10 @@ struct SrunOptions {
     std::vector<std::string> local_paths;
     FilesTmp tmp = FilesTmp::home;
     bool files_snapshot = false;
-    Nanos checkpoint_every;  // 0: as the node is configured
-    Nanos grace;             // 0: as the node is configured; 1 ms: none
+    Nanos checkpoint_every;          // 0: as the node is configured
+    Nanos grace;                     // 0: as the node is configured; 1 ms: none
+    JobTries tries;                  // --retries, --retry-on
+    std::vector<std::string> needs;  // --needs, --nodes, --exclude
     bool restart = false, must_migrate = false;
     bool form_given = false, tcp_given = false;  // one of these; tcp
     bool hangup_kills = false;
@@ -40,11 +42,14 @@ struct SrunOptions {
     bool wait = false;                  // --wait: until the job has ended
     std::vector<std::string> wait_for;  // jobs that are there already
     bool detach = false, json = false, quiet = false, verbose = false;
-    std::string log_file;         // empty: none
-    std::string json_file;        // empty: stderr (an attached job) or stdout
-    std::string after;            // --after: a job, and :ok
+    std::string log_file;   // empty: none
+    std::string json_file;  // empty: stderr (an attached job) or stdout
+    std::string after;      // --after: jobs, and how they have to end
+    bool singleton = false;
+    Nanos begin;                  // --begin: Unix time; 0: none
     std::vector<uint32_t> array;  // its indexes; empty: one job
     uint32_t at_once = 0;         // of these; 0: any number
+    JobId array_id;               // its first job, once that is known
     int32_t components = 0;       // -N; 0: it is a job of its own
     // --components FILE: what each is; empty: all as the command line says
     std::vector<ComponentPlan> plan;

@@ -2,6 +2,7 @@
 #include "tools/srun/output_file.hpp"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,19 +12,25 @@
 
 namespace souk::tools {
 
-Result<Fd> open_output_file(const std::string& pattern, const JobId& id,
+OutputSigns output_signs_of(const SrunOptions& options, const JobId& id,
                             std::optional<uint32_t> index) {
-    const std::string name = output_file_name(pattern, id, index);
+    const passwd* const user = ::getpwuid(::getuid());
+    return {id, index, options.array_id.seq > 0 ? options.array_id : id, options.name,
+            user ? user->pw_name : std::to_string(::getuid())};
+}
+
+Result<Fd> open_output_file(const std::string& pattern, const OutputSigns& signs) {
+    const std::string name = output_file_name(pattern, signs);
     Fd fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
     if (!fd) return fail_errno(name, errno);
     return fd;
 }
 
-Status try_output_file(const std::string& pattern, const JobId& id, std::optional<uint32_t> index) {
-    const std::string name = output_file_name(pattern, id, index);
+Status try_output_file(const std::string& pattern, const OutputSigns& signs) {
+    const std::string name = output_file_name(pattern, signs);
     struct stat st {};
     if (::stat(name.c_str(), &st) != 0 || !S_ISFIFO(st.st_mode)) {
-        TRY(open_output_file(pattern, id, index));
+        TRY(open_output_file(pattern, signs));
         return {};
     }
     if (::access(name.c_str(), W_OK) != 0) return fail_errno(name, errno);

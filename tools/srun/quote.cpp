@@ -122,6 +122,7 @@ Status quote(const SrunOptions& o, const std::string& socket) {
         args.push_back("strategy=" + t.strategy);
         args.emplace_back("compare=yes");
     }
+    if (!t.needs->empty()) args.push_back("needs=" + *t.needs);
     if (o.jobs > 1) args.push_back("jobs=" + std::to_string(o.jobs));
     const auto here = [&] { return Result<std::string>(socket); };
     TRY_ASSIGN(const Answer answer,

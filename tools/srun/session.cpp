@@ -85,7 +85,7 @@ StatusMode Session::status_mode(const SrunOptions& options) {
 Status Session::open_files() {
     const auto index = options_.array.empty() ? std::nullopt : std::optional(options_.array[0]);
     const auto open_one = [&](const std::string& pattern, int as) -> Status {
-        TRY_ASSIGN(const Fd fd, open_output_file(pattern, *id_, index));
+        TRY_ASSIGN(const Fd fd, open_output_file(pattern, output_signs_of(options_, *id_, index)));
         if (dup2(fd.get(), as) < 0) return fail_errno(pattern, errno);
         return {};
     };

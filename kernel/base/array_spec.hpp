@@ -9,14 +9,14 @@
 
 #include "kernel/base/result.hpp"
 
-namespace souk::tools {
+namespace souk {
 
 struct ArraySpec {
     std::vector<uint32_t> indexes;  // rising
     uint32_t at_once = 0;           // 0: any number
 };
-// INDEX or FROM-TO, several with commas between, and %N. Errors: another form, an index above
-// 1,000,000, or more than 10,000 of them.
+// INDEX, FROM-TO or FROM-TO:STEP, several with commas between, and %N. Errors: another form, an
+// index above 1,000,000, or more than 10,000 of them.
 Result<ArraySpec> parse_array(std::string_view text);
 
-}  // namespace souk::tools
+}  // namespace souk
