@@ -86,7 +86,8 @@ def test_a_user_sees_his_own_jobs_and_ends_them_and_nothing_else(market, visit):
     assert offered(v.get("/job/" + own.id)[2], own.id) == ["cancel"]
     assert offered(v.get("/job/" + other.id)[2], other.id) == []
     for job, verb, why in ((other, "cancel", "belongs to another"),
-                           (other, "freeze", "only root may"), (own, "move", "only root may")):
+                           (other, "freeze", "belongs to another"),
+                           (own, "move", "only root may")):
         status, _, text = v.order(job.id, verb, node="n1")
         assert status == 409 and why in text, (verb, text)
     assert v.order(own.id, "cancel")[0] == 303
