@@ -309,8 +309,9 @@ Result<std::string> cancel(const Context& c) {
     const auto is_listed = [](const std::string& word) {
         return word.starts_with("range=") || word.starts_with("array=") || parse_job_id(word);
     };
-    const bool one = c.args.size() == 1 && !c.args[0].starts_with("range=");
-    if (!one && std::ranges::all_of(c.args, is_listed)) {
+    const bool several = c.args.size() > 1 || c.args[0].starts_with("range=") ||
+                         c.args[0].find('[') != std::string::npos;
+    if (several && std::ranges::all_of(c.args, is_listed)) {
         TRY_ASSIGN(const std::set<JobId> ids, listed_jobs(c));
         return cancel_each(c, {ids.begin(), ids.end()});
     }

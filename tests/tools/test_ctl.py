@@ -98,11 +98,11 @@ from fake import LIMIT, PROVIDER, Agentd, answer
     ("marketctl", ["cancle", "n1.1"], "did you mean 'cancel'?"),
     ("pvdctl", ["erning"], "did you mean 'earnings'?"),
     ("souk", ["docter"], "did you mean 'doctor'?"),
-    ("marketctl", ["cancel", "n1.1", "n1"], "'n1' is no job"),
+    ("marketctl", ["cancel", "n1.1", "n1"], "'n1' is not a job id"),
     ("marketctl", ["cancel", "n1.1[x]"], "'x' is no list of indexes such as"),
     ("marketctl", ["cancel", "n1.1[1%2]"], "'1%2' is no list of indexes"),
     ("marketctl", ["hold"], "hold: a job's id is missing"),
-    ("marketctl", ["release", "n1"], "'n1' is no job"),
+    ("marketctl", ["release", "n1"], "'n1' is not a job id"),
     ("marketctl", ["cancel", "n1.9-3"], "'n1.9-3' is no range of at most 10000 jobs"),
     ("marketctl", ["lj", "--needs", "gpu"], "lj: --needs is for list-providers"),
     ("marketctl", ["backup"], "backup: a file is missing"),
@@ -208,10 +208,10 @@ def test_sockets_are_found_by_node_then_here_then_the_first_node(agentd):
         assert served_by("pvdctl", "status") == "n2"
         assert served_by("pvdctl", "--node", "n5", "status") == "n5"
         assert served_by("pvdctl", "status", SOUK_NODE="n5") == "n5"
-        assert served_by("marketctl", "release", "n1.1") == "n2"
+        assert served_by("marketctl", "freeze", "--no-wait", "n1.1") == "n2"
         fakes["market"] = Agentd(f"{run}/market/marketd.sock")
-        assert served_by("marketctl", "release", "n1.1") == "market"
-        assert served_by("marketctl", "release", "n1.1", "--node", "n5") == "n5"
+        assert served_by("marketctl", "freeze", "--no-wait", "n1.1") == "market"
+        assert served_by("marketctl", "freeze", "--no-wait", "n1.1", "--node", "n5") == "n5"
         fakes["here"] = Agentd(f"{run}/agentd.sock")
         assert served_by("pvdctl", "status") == "here"
     finally:
@@ -239,7 +239,7 @@ def test_a_question_is_asked_again_when_the_daemon_dies_over_it_and_an_order_is_
     connection.close()
     answer(agentd, process, {"a": 1})
     assert process.communicate(timeout=LIMIT)[0] == b'{"a": 1}\n'
-    process = start("marketctl", "release", "n1.1")
+    process = start("marketctl", "freeze", "--no-wait", "n1.1")
     connection = agentd.accept()
     connection.welcome()
     connection.expect("ctl_request")

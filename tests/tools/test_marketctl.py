@@ -279,7 +279,7 @@ def test_a_list_of_jobs_is_cancelled_at_once(start, agentd):
     assert answer(agentd, process, {"id": "lab-2.5"}) == ["job", "lab-2.5"]
     assert answer(agentd, process, {"id": "lab-2.5"}) == ["cancel", "lab-2.5"]
     assert process.communicate(timeout=LIMIT) == (b"", b"")
-    process = start("marketctl", "cancel", *[f"n1.{n}" for n in range(17)])
+    process = start("marketctl", "cancel", *[f"n1.{n}" for n in range(1, 18)])
     assert b"more than 16 jobs or lists" in process.communicate(timeout=LIMIT)[1]
 
 

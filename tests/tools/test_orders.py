@@ -69,8 +69,7 @@ def test_a_token_for_souk_web_is_printed_alone(start, agentd):
     (["thaw", "n1.1"], ["thaw", "n1.1", "-", "once"]),
     (["thaw", "n1.1", "n3", "--hold"], ["thaw", "n1.1", "n3", "hold"]),
     (["node", "lost", "n2"], ["node", "lost", "n2"]),
-    (["node", "forget", "n2"], ["node-forget", "n2"]),
-    (["release", "n1.1"], ["release", "n1.1"])])
+    (["node", "forget", "n2"], ["node-forget", "n2"])])
 def test_marketctl_orders(start, agentd, args, asked):
     orders = {"move", "freeze", "thaw"} & set(args)
     process = start("marketctl", *args, *(["--no-wait"] if orders else []))

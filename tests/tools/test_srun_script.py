@@ -34,7 +34,7 @@ def test_a_job_script_has_options_and_the_command_line_goes_before_them(start, a
 @pytest.mark.parametrize("line, words", [
     ("#SOUK --bogus", "job.sh line 2: unknown or ambiguous option '--bogus'"),
     ("#SOUK -p 3 --memory lots", "job.sh line 2: --memory: "),
-    ("#SOUK -p 3 --time 4", "job.sh line 2: unknown or ambiguous option '--time': jobs have no"),
+    ("#SOUK -p 3 --time 4x", "job.sh line 2: --time: '4x' is no time"),
     ("#SOUK -p 3 --name 'x", "line 2: a quote (') does not end"),
     ("#SOUK -p 3 xz", "job.sh line 2: 'xz' of a #SOUK line is not an option"),
     ("#SOUK -c 2", "--max-price is missing")])
@@ -59,12 +59,12 @@ def test_lines_for_slurm_are_named_as_not_read(start, agentd, tmp_path):
 @pytest.mark.parametrize("words, said", [
     (["--time-min=4"], "unknown or ambiguous option '--time-min=4': -t TIME (--time) is the most"),
     (["--time=4:0x"], "'4:0x' is no time such as 2:30:00"),
-    (["--time=1h@0"], "'0' is not a number from 1 to 16383"),
+    (["--time=1h@0"], "'0' is not a whole number from 1 to 16383"),
     (["--signal=USR9@5m"], "'USR9' is no signal, such as USR1"),
     (["-p", "1", "--signal=USR1", "true"], "--signal needs --time"),
     (["-p", "1", "--retry-on=1", "true"], "--retry-on needs --retries"),
     (["--retry-on=0"], "'0' is none of an exit status (1 to 255), signal and node"),
-    (["--gres=gpu:1"], "there are no GPUs"), (["--mem-per-cpu=2G"], "-m SIZE"),
+    (["--gres=gpu:1"], "GPUs and other devices are not handed out"), (["--mem-per-cpu=2G"], "-m SIZE"),
     (["--dependency=afterok:1"], "--after ID:ok"), (["-n", "4"], "-N N"),
     (["--ntasks=4"], "-N N"), (["--checkpoint-evry=3"], "did you mean '--checkpoint-every'?"),
     (["-o", "out.%q"], "--output: '%q' is none of %j (the job's id), %a (its index in an array)"),
