@@ -22,7 +22,8 @@ bool is_as_it_should(const JobAfter& array) {
 
 enum class Ending : uint8_t { open, as_it_should, otherwise };
 
-// How what a job waits for stands; an array's failures are noted. Nothing: no such job of the user.
+// Tells how a job or an array that is waited for has ended, and notes failures of the array.
+// Nothing: the user has no such job.
 std::optional<Ending> ending_of(JobAfter& after, const HomeGroups::Jobs& jobs, uint32_t uid) {
     bool found = false, open = false, single_is = false;
     for (auto it = jobs.lower_bound(after.seq); it != jobs.end(); ++it) {
@@ -96,7 +97,8 @@ Status HomeGroups::check(HomeJob& job, const Jobs& jobs) {
     return {};
 }
 
-// Each job once. An array that is named by its first job stands for all of its elements.
+// Keeps each job once, since its end is heard once. An array that is named by its first job stands
+// for all of its elements.
 Status HomeGroups::expand(JobTies& g, const Jobs& jobs) {
     using How = JobAfter::How;
     if (g.after != 0)

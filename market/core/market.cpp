@@ -213,7 +213,7 @@ Status Market::provider_report(Node& node, const ProviderReport& r) {
         book_.save(node);
         places_.changed();
     }
-    if (terms_changed && places_.attributes_changed(node))
+    if (terms_changed && places_.attributes_changed(old, node))
         for (auto& [id, job] : book_.jobs())
             if (job.phase() != JobPhase::finished && !job.record.report.terms.needs->empty())
                 work_.touch(job);

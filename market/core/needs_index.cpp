@@ -58,17 +58,28 @@ bool NeedsIndex::fits(const std::string& needs, const Node& node) const {
     return it->second;
 }
 
-bool NeedsIndex::changed(const Node& node) {
+namespace {
+
+bool tells_the_same(const ProviderReport& a, const ProviderReport& b) {
+    return a.node == b.node && a.cpus == b.cpus && a.memory_mb == b.memory_mb &&
+           a.speed == b.speed && a.machine == b.machine && a.near_group == b.near_group &&
+           a.attributes == b.attributes;
+}
+
+}  // namespace
+
+bool NeedsIndex::changed(const ProviderReport& before, const Node& node) {
     bool any = std::exchange(forgot_, false);
+    if (tells_the_same(before, node.record.report)) return any;
     for (auto& [text, k] : known_) {
         const auto it = k.fits.find(node.key.n);
         if (it == k.fits.end()) {
             any = true;  // a node that comes
             continue;
         }
-        const bool before = it->second;
+        const bool held = it->second;
         k.fits.erase(it);
-        any = any || fits(text, node) != before;
+        any = any || fits(text, node) != held;
     }
     return any;
 }

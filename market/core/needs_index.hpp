@@ -24,8 +24,10 @@ class NeedsIndex {
     bool fits(const std::string& needs, const Node& node) const;
     // Null: the text is no expression.
     const Needs* read(const std::string& needs) const;
-    // Its attributes may be others. True: something that is asked for holds otherwise now.
-    bool changed(const Node& node);
+    // The node has reported again, after `before`. True: something that is asked for holds
+    // otherwise now. A report that changes no attribute, such as one of another price, costs
+    // nothing.
+    bool changed(const ProviderReport& before, const Node& node);
 
   private:
     // Beyond so many different expressions all are worked out anew.

@@ -8,7 +8,8 @@
 namespace souk::market {
 
 // The job, if an operator may act upon it.
-// By root, who may do all of it, or by its own user, who may freeze it, and undo that.
+// Finds a job for an order by hand. Root may give each; a job's own user may freeze it and undo
+// that, since that takes nothing from others.
 Result<Job*> Operators::operated(const JobId& id, uint32_t uid, bool by_its_user) {
     Job* job = book_.find(id);
     if (uid != root_uid && !by_its_user)

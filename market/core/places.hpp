@@ -61,7 +61,9 @@ class Places {
     // The machine of a node is another one. True: it takes other things than the one before.
     bool take_machine(Node& node);
     // A node may be another thing for jobs that ask for one. True: for some of them it is.
-    bool attributes_changed(const Node& node) { return needs_.changed(node); }
+    bool attributes_changed(const ProviderReport& before, const Node& node) {
+        return needs_.changed(before, node);
+    }
     const NeedsIndex& needs() const { return needs_; }
     // Its operator says that it will not come back, until it does.
     void write_off(const NodeName& name) { written_off_.insert(name); }

@@ -28,7 +28,6 @@ namespace {
 
 using market::Job;
 using market::Market;
-using market::Node;
 
 struct Context {
     Market& market;
@@ -338,7 +337,8 @@ Result<std::string> thaw(const Context& c) {
     return done(c, id, c.market.thaw(id, c.args[1] == "-" ? "" : c.args[1], hold, c.uid));
 }
 
-// Jobs as a cancel names them. Each that can be is held or released; it is an error if none can.
+// Holds or releases each job that can be, of those that the words name as for a cancel. It is an
+// error if none can.
 Result<std::string> hold_each(const Context& c, bool holds) {
     const auto change = [&](const JobId& id) {
         return holds ? c.market.freeze(id, true, c.uid) : c.market.release(id, c.uid);
