@@ -87,7 +87,8 @@ class Link:
         self.door = socket.socket(socket.AF_UNIX)
         self.door.bind(str(path))
         self.door.listen()
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.porter = threading.Thread(target=self.accept, daemon=True)
+        self.porter.start()
 
     def accept(self):
         while True:
@@ -137,6 +138,13 @@ class Link:
             self.shut(self.pairs)
             self.pairs.clear()
 
+    def end(self):
+        """The thread that accepts ends before its descriptor may be another link's: a call that the
+        kernel begins again would accept there."""
+        self.shut((self.door,))
+        self.porter.join(LIMIT)
+        self.door.close()
+
 
 def linked_tree(path, **how):
     link = Link(path / "link")
@@ -152,7 +160,7 @@ def end_tree(tree):
     tree.link.let()
     tree.link.up = True
     tree.end()
-    tree.link.door.close()
+    tree.link.end()
 
 
 def own_tree(tmp_path):

@@ -73,7 +73,7 @@ class Node:
         for tree in self.trees:
             if tree.process.poll() is None:
                 tree.end()
-            tree.link.door.close()
+            tree.link.end()
 
 
 @pytest.fixture

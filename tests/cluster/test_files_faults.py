@@ -61,7 +61,7 @@ def linked(tmp_path):
     yield tree
     link.up = True
     tree.end()
-    link.door.close()
+    link.end()
 
 
 def test_a_cut_link_makes_calls_wait_and_loses_and_doubles_nothing(linked):
