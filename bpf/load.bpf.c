@@ -25,7 +25,7 @@
 // There are kernels that hide the switches from some tasks of their own, so that a task runs and
 // nobody has said that it was switched in: the same table tells what it ran and waited.
 //
-// docs/owner.md says what a switch costs, and how exact the counts are.
+// docs/benchmarks.md says what a switch costs, and how exact the counts are.
 //
 // Bytes of the network are counted at the sockets of the node's group: packets with their IP
 // headers, by the group in which the socket was made. Load.cpp leaves these two programs out where

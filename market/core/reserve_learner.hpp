@@ -9,7 +9,8 @@
 // would have brought most, where each has been given a bonus that is drawn once. With a mean of
 // sqrt(h OPT / (1 + ln K)) for it, the expected revenue is less than that of the best of K fixed
 // prices, OPT, by no more than 2 sqrt(h OPT (1 + ln K)), whatever the prices are (h: of the dearest
-// hour), and 1 % is lost between two prices. `bonus` scales it; docs/owner.md has what is measured.
+// hour), and 1 % is lost between two prices. `bonus` scales it; docs/market-study.md has what is
+// measured.
 #pragma once
 
 #include <cstdint>
