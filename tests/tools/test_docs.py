@@ -44,6 +44,19 @@ def test_the_page_of_security_says_what_the_code_and_the_attempts_say(tmp_path):
     assert done.returncode == 1 and "make authority-table" in done.stderr, done
 
 
+def test_the_profiles_for_owners_are_configurations_that_agentd_takes(tmp_path):
+    profiles = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/owner.md").read_text(), re.S)
+    assert len(profiles) == 3
+    file = tmp_path / "agentd.conf"
+    for profile in profiles:
+        file.write_text('market = "192.0.2.1:7070"\n' + profile)
+        done = subprocess.run([f"{BIN}/agentd", "--config", file, "--check-config"],
+                              capture_output=True, text=True, timeout=20)
+        assert done.returncode == 0, done.stderr
+        for key in re.findall(r"^(\w+) = ", profile, re.M):
+            assert re.search(rf"^{key} = .*# {file}:", done.stdout, re.M), (key, done.stdout)
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_links_lead_to_files_and_headings_that_are_there(document):
     for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
