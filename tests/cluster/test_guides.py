@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 # A guide must not change a setting that a later one needs.
 GUIDES = ["docs/gangs", "docs/getting-started", "docs/user", "docs/owner", "docs/operator",
           "docs/decision-log", "docs/coallocation", "README", "CONTRIBUTING", "docs/certificates",
-          "docs/files", "docs/ledger", "docs/mmon", "docs/web"]
+          "docs/files", "docs/ledger", "docs/mmon", "docs/web", "docs/researcher"]
 PROGRAMS = ("srun", "marketctl", "pvdctl", "souk", "souk-audit", "souk-web", "mmon", "marketsim",
             "agentd", "marketd", "echo", "apt", "make", "systemctl", "systemd-sysusers",
             "systemd-tmpfiles", "grep")
@@ -127,6 +127,15 @@ def on_a_terminal(command, env):
         os.close(control)
 
 
+def a_study(directory):
+    """Writes the configuration that docs/researcher.md shows, and a log for it."""
+    page = (ROOT / "docs/researcher.md").read_text()
+    (directory / "study.conf").write_text(re.search(r"```ini\n(.*?)```", page, re.S)[1])
+    jobs = [f"{i} {i * 200} 0 {600 * (i % 7 + 1)} 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1"
+            for i in range(1, 201)]
+    (directory / "log.swf").write_text("; MaxProcs: 128\n" + "\n".join(jobs) + "\n")
+
+
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_command_of_the_guide_does_what_it_says(guide, market, tmp_path, local_path):
     config = tmp_path / "agentd.conf"
@@ -135,6 +144,7 @@ def test_every_command_of_the_guide_does_what_it_says(guide, market, tmp_path, l
     (tmp_path / "big.tar").write_bytes(bytes(1 << 20))
     gangs = (ROOT / "docs/gangs.md").read_text()
     (tmp_path / "job.toml").write_text(re.search(r"```toml\n(.*?)```", gangs, re.S)[1])
+    a_study(tmp_path)
     for program, seconds in (("simulate", 600), ("mine", 1), ("worker", 1)):
         (tmp_path / program).write_text(f"#!/bin/sh\nexec sleep {seconds}\n")
         (tmp_path / program).chmod(0o755)
