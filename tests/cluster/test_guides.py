@@ -140,12 +140,13 @@ def a_study(directory):
 def test_every_command_of_the_guide_does_what_it_says(guide, market, tmp_path, local_path):
     config = tmp_path / "agentd.conf"
     config.write_text('market = "192.0.2.1:7070"\n')
-    env = {**os.environ, **market.env, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    env = {**os.environ, **market.env, "PATH": f"{BIN}:{os.environ['PATH']}:{tmp_path}"}
     (tmp_path / "big.tar").write_bytes(bytes(1 << 20))
     gangs = (ROOT / "docs/gangs.md").read_text()
     (tmp_path / "job.toml").write_text(re.search(r"```toml\n(.*?)```", gangs, re.S)[1])
     a_study(tmp_path)
-    for program, seconds in (("simulate", 600), ("mine", 1), ("worker", 1)):
+    for program, seconds in (("simulate", 600), ("jupyter", 600), ("mine", 1),
+                             ("worker", 1)):
         (tmp_path / program).write_text(f"#!/bin/sh\nexec sleep {seconds}\n")
         (tmp_path / program).chmod(0o755)
     job, ran = "n1.1", 0
