@@ -223,7 +223,7 @@ sim: $(SIM)          ## SEEDS (2000) clusters on virtual time; SEED=N TRACE=1: o
 fault-table: $(SIM)  ## write the table of faults in docs/move.md anew from the simulator's test
 	@scripts/fault-table $(BUILD)/bin
 
-authority-table:     ## write the tables of docs/security.md anew from the code and the attempts
+authority-table:     ## write docs/security.md's table and docs/data/attempts.csv anew from the code
 	@$(PYTHON) scripts/authority-table
 
 attack: bins         ## attacks on a market of real daemons, by role, and what each got (root)
