@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """docs/configuration.md and the sample files, from what the daemons say of their settings."""
+import re
 import textwrap
 
 import source
@@ -10,10 +11,10 @@ HEAD = """# Configuration
 
 `agentd` reads `/etc/souk/agentd.conf`, `marketd` reads `/etc/souk/marketd.conf` (or `--config
 FILE`), in TOML. `--check-config` says what is wrong with a file, or prints every key as it is in
-force and where it comes from. A number alone is in the unit that the key names; a text may have a
-unit of its own: `"90s"`, `"30m"`, `"1.5h"`, `"2d"`, `"512M"`, `"4G"`. `systemctl reload` (SIGHUP)
-has a daemon read its file again; the log says which keys count from now on and which from the next
-start.
+force and where it comes from. In brackets is what a key takes, its default, and an example. Times
+and sizes are whole numbers in the unit that is named, or texts with a unit of their own: `"90s"`,
+`"30m"`, `"1.5h"`, `"2d"`, `"512M"`, `"4G"`. `systemctl reload` (SIGHUP) has a daemon read its file
+again; the log says which keys count from now on and which from the next start.
 """
 
 
@@ -24,17 +25,23 @@ def default_of(setting):
     return default if setting["computed"] else f"`{default}`"
 
 
+def kind_of(setting):
+    """What a key takes, in the fewest words: HEAD says how times and sizes are written."""
+    takes = re.sub(r': a whole number, or a text such as "\w+"', "", setting["takes"])
+    takes = re.sub(r"^(a whole|an|a) ", "", takes).replace("one of: ", "")
+    return re.sub(r"^(time|size)", rf"\1 in {setting['unit']}", takes) if setting["unit"] else takes
+
+
 def reference(directory):
     parts = [HEAD]
     for daemon in source.DAEMONS:
         parts.append(f"## {daemon}.conf\n")
         for s in source.settings(directory, daemon):
-            unit = f" Unit: {s['unit']}." if s["unit"] else ""
-            parts.append(f"### {daemon}: {s['name']}\n")
-            parts.append(textwrap.fill(s["about"], 100) + "\n")
-            parts.append(textwrap.fill(f"It takes {s['takes']}.{unit} Default: {default_of(s)}.",
-                                       100, break_long_words=False, break_on_hyphens=False) + "\n")
-            parts.append(f"    {s['name']} = {s['example']}\n")
+            text = (f"- **`{s['name']}`** ({kind_of(s)}; default {default_of(s)}; "
+                    f"`{s['example']}`): {s['about']}")
+            parts.append(textwrap.fill(text, 100, subsequent_indent="  ", break_long_words=False,
+                                       break_on_hyphens=False))
+        parts[-1] += "\n"
     return "\n".join(parts)
 
 
