@@ -26,7 +26,7 @@ def default_of(setting):
 
 
 def kind_of(setting):
-    """What a key takes, in the fewest words: HEAD says how times and sizes are written."""
+    """Says in few words what a key takes. HEAD says how times and sizes are written."""
     takes = re.sub(r': a whole number, or a text such as "\w+"', "", setting["takes"])
     takes = re.sub(r"^(a whole|an|a) ", "", takes).replace("one of: ", "")
     return re.sub(r"^(time|size)", rf"\1 in {setting['unit']}", takes) if setting["unit"] else takes
