@@ -37,8 +37,9 @@ def reference(directory):
     for daemon in source.DAEMONS:
         parts.append(f"## {daemon}.conf\n")
         for s in source.settings(directory, daemon):
-            text = (f"- **`{s['name']}`** ({kind_of(s)}; default {default_of(s)}; "
-                    f"`{s['example']}`): {s['about']}")
+            example = "" if s["example"] == s["default"] else f"; `{s['example']}`"
+            text = (f"- **`{s['name']}`** ({kind_of(s)}; default {default_of(s)}{example}): "
+                    f"{s['about']}")
             parts.append(textwrap.fill(text, 100, subsequent_indent="  ", break_long_words=False,
                                        break_on_hyphens=False))
         parts[-1] += "\n"
