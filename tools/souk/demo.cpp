@@ -10,9 +10,14 @@
 
 namespace souk {
 
-int cmd_demo() {
-    const std::string story = program_path("souk-demo");
-    ::execl(story.c_str(), story.c_str(), static_cast<char*>(nullptr));
+int cmd_demo(const DemoOptions& options) {
+    const std::string story = program_path("souk-demo"),
+                      pause = std::to_string(options.pause.seconds());
+    if (options.fast)
+        ::execl(story.c_str(), story.c_str(), "--fast", static_cast<char*>(nullptr));
+    else
+        ::execl(story.c_str(), story.c_str(), "--pause", pause.c_str(),
+                static_cast<char*>(nullptr));
     return complain(story + ": " + std::strerror(errno));
 }
 

@@ -122,6 +122,7 @@ int run(int argc, char** argv) {
 
     UpArguments a;
     DownOptions down;
+    DemoOptions demo;
     bool json = false;
     const tools::CommandLine line{
         .tool = "souk",
@@ -149,7 +150,11 @@ int run(int argc, char** argv) {
              .run = [&] { return cmd_status(run_dir(), json); }},
             {.tool = "souk demo",
              .summary = "a market of three machines on this host plays a story; about a minute",
-             .run = cmd_demo},
+             .options = {{0, "fast", nullptr, "do not stop at each step",
+                          tools::set_flag(demo.fast)},
+                         {0, "pause", "TIME", "how long to stop at each step (default 4s)",
+                          tools::set_span(demo.pause, Nanos::from_s(1), Nanos::from_s(60))}},
+             .run = [&] { return cmd_demo(demo); }},
             {.tool = "souk calibrate",
              .summary = "measure how fast this machine is: 100 is the reference",
              .options = {{0, "json", nullptr, "as JSON, with the parts", tools::set_flag(json)}},

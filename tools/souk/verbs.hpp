@@ -16,7 +16,11 @@ int cmd_down(const std::string& run, const DownOptions& options);
 int cmd_status(const std::string& run, bool json);
 int cmd_doctor(int argc, char** argv);
 // Becomes souk-demo, the story of `make demo`; returns only if there is none.
-int cmd_demo();
+struct DemoOptions {
+    bool fast = false;  // it does not stop at each step
+    Nanos pause = Nanos::from_s(4);
+};
+int cmd_demo(const DemoOptions& options);
 // Measures the speed of this machine and prints it.
 int cmd_calibrate(bool json);
 // One line on stderr, as tools/common/args.hpp says; gives the exit status 1.
