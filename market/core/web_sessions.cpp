@@ -93,14 +93,14 @@ Status web_may_ask(const std::string& verb, const std::vector<std::string>& args
     constexpr std::string_view shown[] = {"status", "list-jobs", "list-providers", "job",
                                           "why",    "story",     "account",        "receipts",
                                           "report", "prices",    "statement"};
-    constexpr std::string_view orders[] = {"cancel", "move", "freeze", "thaw", "release"};
+    constexpr std::string_view orders[] = {"cancel", "move", "freeze", "thaw", "hold", "release"};
     const auto among = [&](const auto& verbs) {
         return std::find(std::begin(verbs), std::end(verbs), verb) != std::end(verbs);
     };
     if (among(shown)) return {};
     if (!among(orders)) return fail("a page may not ask for '" + verb + "'");
     if (args.empty() || !parse_job_id(args[0]) ||
-        ((verb == "cancel" || verb == "release") && args.size() > 1))
+        ((verb == "cancel" || verb == "hold" || verb == "release") && args.size() > 1))
         return fail(verb + ": a page gives an order to one job");
     return {};
 }

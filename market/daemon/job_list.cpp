@@ -7,6 +7,7 @@
 #include "kernel/base/number.hpp"
 #include "kernel/base/setting.hpp"
 #include "kernel/wire/messages.hpp"
+#include "market/daemon/job_groups.hpp"
 
 namespace souk {
 namespace {
@@ -24,7 +25,8 @@ constexpr std::array<std::string_view, 7> state_names = {"",        "live",   "w
 
 struct Query {
     State state = State::recent;
-    std::string user, node, array;
+    std::string user, node, array, group;
+    bool folded = false;
     Nanos since;                   // that ended then or later, Unix time
     std::optional<uint64_t> left;  // that are still to be listed; nothing: all
     uint64_t page = UINT64_MAX;    // at most so many in one part
@@ -36,6 +38,7 @@ struct Query {
         const auto& ran = r.places;
         if (!node.empty() && std::find(ran.begin(), ran.end(), node) == ran.end()) return false;
         if (!array.empty() && array != r.array) return false;
+        if (!group.empty() && group != r.array && group != r.gang) return false;
         if (!user.empty() && user != r.user && user != std::to_string(r.uid)) return false;
         const bool finished = r.phase == JobPhase::finished;
         switch (state) {
@@ -72,6 +75,10 @@ Result<Query> parse(const std::vector<std::string>& filters, const std::string& 
             q.node = value;
         } else if (key == "array") {
             q.array = value;
+        } else if (key == "group") {
+            q.group = value;
+        } else if (word == "fold=yes") {
+            q.folded = true;
         } else if (key == "since") {
             TRY_ASSIGN(const uint64_t seconds, whole(key, value));
             q.since = Nanos::from_s(
@@ -83,7 +90,8 @@ Result<Query> parse(const std::vector<std::string>& filters, const std::string& 
             if (q.page == 0) return fail("page: a part has one job at least");
         } else {
             return fail("list-jobs: '" + word +
-                        "' is none of state, user, node, array, since, limit and page");
+                        "' is none of state, user, node, array, group, since, limit, page and "
+                        "fold=yes");
         }
     }
     const size_t slash = after.find('/');
@@ -280,9 +288,16 @@ Status must_live(const Market& market, const FinishedJobs& finished, const JobId
 
 Result<std::string> list_jobs_reply(const Market& market, const FinishedJobs& finished,
                                     const std::vector<std::string>& filters,
-                                    const std::string& after, const WriteJob& write,
-                                    std::string& next) {
+                                    const std::string& after, const JobAsker& asker,
+                                    const WriteJob& write, std::string& next) {
     TRY_ASSIGN(Query q, parse(filters, after));
+    if (q.folded) {
+        if (q.state == State::finish || q.state == State::all || q.left)
+            return fail("list-jobs: fold=yes is for live jobs, without a limit");
+        const auto lets = [&q](const JobRecord& record) { return q.lets(record); };
+        const auto page = static_cast<size_t>(std::min<uint64_t>(q.page, looked_at_max));
+        return folded_jobs_reply(market, lets, page, after, asker, write, next);
+    }
     if (q.state == State::finish) return newest_first(q, finished, write, next);
     if (q.left || q.page != UINT64_MAX) return newest(q, market, finished, write, next);
     return by_id(q, market, finished, write, next);

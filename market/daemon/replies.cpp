@@ -97,7 +97,7 @@ Result<std::string> status(const Context& c) {
 
 Result<std::string> list_jobs(const Context& c) {
     return list_jobs_reply(
-        c.market, c.finished, c.args, c.after,
+        c.market, c.finished, c.args, c.after, {c.uid, c.now},
         [&c](JsonWriter& w, const Job& job) { write_job(w, job, c.market, c.now, c.uid); }, c.next);
 }
 

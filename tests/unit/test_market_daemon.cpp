@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>  // before Check, whose macro fail() would break it
+#include <nlohmann/json.hpp>
 
 #include "tests/unit/market_rig.hpp"
 
@@ -358,6 +359,58 @@ START_TEST(a_list_by_pages_has_everything_once) {
 }
 END_TEST
 
+START_TEST(an_array_is_one_entry_of_a_folded_list_and_who_runs_comes_first) {
+    UNIT_SKIP_IF(impossible());
+    MarketRig m;
+    MarketPeer n1 = m.agent("n1");
+    JobReport r = job("n1", 0, 100);
+    for (r.id.seq = 1; r.id.seq <= 6; ++r.id.seq) {
+        r.submitted = Nanos::from_s(1'000 + static_cast<int64_t>(r.id.seq));
+        r.array = r.id.seq >= 2 && r.id.seq <= 4 ? "n1.2" : "";
+        r.array_index = static_cast<uint32_t>(r.id.seq);
+        r.gang = r.id.seq == 5 ? "n1.5" : "";  // a group of one is no group
+        r.uid = r.id.seq == 6 ? 77 : 0;
+        n1.send(r);
+    }
+    // n1.3 runs here.
+    r = job("n1", 3, 100);
+    r.submitted = Nanos::from_s(1'003);
+    r.array = "n1.2";
+    r.array_index = 3;
+    r.phase = JobPhase::running;
+    r.where = "n1";
+    n1.send(r);
+    m.ask_until("status", {}, R"("run":1)");
+    const auto ids = [&m](const std::vector<std::string>& args) {
+        std::string all;
+        wire::CtlReply part;
+        do {
+            part = m.ask("list-jobs", args, part.next);
+            ck_assert_text(part.error, "");
+            for (const auto& one : nlohmann::json::parse(part.json))
+                all += one.contains("group")
+                           ? one["group"].get<std::string>() + "*" +
+                                 std::to_string(one["jobs"].get<int>()) + one["states"].dump() +
+                                 one["where"].dump() + one["first"]["id"].get<std::string>() + " "
+                           : one["id"].get<std::string>() + " ";
+            all += "/ ";
+        } while (!part.next.empty());
+        return all;
+    };
+    const std::string group = R"(n1.2*3{"run":1,"wait":2}["n1"]n1.2 )";
+    ck_assert_text(ids({"state=live", "fold=yes"}), group + "n1.6 n1.5 n1.1 / ");
+    ck_assert_text(ids({"state=live", "fold=yes", "page=1"}), group + "/ n1.6 / n1.5 / n1.1 / ");
+    ck_assert_text(ids({"state=wait", "fold=yes"}),
+                   "n1.6 n1.5 " + std::string(R"(n1.2*2{"wait":2}[]n1.2 )") + "n1.1 / ");
+    ck_assert_text(ids({"state=live", "group=n1.2", "page=9"}), "n1.4 n1.3 n1.2 / ");
+    ck_assert_text(ids({"state=live", "group=n1.5", "page=9"}), "n1.5 / ");
+    ck_assert_text(m.ask("list-jobs", {"state=finish", "fold=yes"}).error,
+                   "list-jobs: fold=yes is for live jobs, without a limit");
+    ck_assert_text(m.ask("list-jobs", {"fold=yes"}, "fold 0 x n1.1").error,
+                   "'fold 0 x n1.1' is not where a list of jobs goes on");
+}
+END_TEST
+
 START_TEST(a_newer_connection_of_a_node_replaces_the_older) {
     UNIT_SKIP_IF(impossible());
     MarketRig m;
@@ -595,6 +648,7 @@ UNIT_SUITE(market_daemon, finished_jobs_leave_memory_and_are_found_in_the_record
            garbage_ends_its_own_connection_and_nothing_else,
            a_peer_that_never_reads_is_ended_at_its_bound_and_delays_nobody,
            a_list_of_any_length_comes_in_bounded_parts, a_list_by_pages_has_everything_once,
+           an_array_is_one_entry_of_a_folded_list_and_who_runs_comes_first,
            a_newer_connection_of_a_node_replaces_the_older,
            who_asks_is_the_kernels_word_locally_and_the_agents_for_its_own_users,
            a_program_that_speaks_the_text_protocol_can_be_the_solver,

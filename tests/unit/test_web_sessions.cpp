@@ -118,13 +118,14 @@ START_TEST(a_page_asks_what_it_shows_and_orders_one_job_about) {
     for (const char* verb :
          {"status", "list-jobs", "job", "why", "story", "receipts", "prices", "statement"})
         ck_assert(web_may_ask(verb, {}));
-    for (const char* verb : {"cancel", "freeze", "move", "thaw", "release"}) {
+    for (const char* verb : {"cancel", "freeze", "move", "thaw", "hold", "release"}) {
         ck_assert(web_may_ask(verb, {"n1.7"}));
         ck_assert(!web_may_ask(verb, {"all"}));
         ck_assert(!web_may_ask(verb, {}));
     }
     ck_assert(web_may_ask("move", {"n1.7", "n2", "once"}));
-    ck_assert(!web_may_ask("cancel", {"n1.7", "all"}));
+    for (const char* verb : {"cancel", "hold", "release"})
+        ck_assert(!web_may_ask(verb, {"n1.7", "n1.8"}));
     for (const char* verb : {"set", "user-limit", "node", "node-forget", "backup", "token-create",
                              "decisions", "dump", "web", "web-token", "ledger-verify", "await", ""})
         ck_assert_msg(!web_may_ask(verb, {"n1.7"}), "%s", verb);
