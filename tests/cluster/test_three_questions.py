@@ -201,7 +201,7 @@ def test_what_a_job_cost_is_the_same_everywhere(market, web):
     codes = [r["reason"] for r in reversed(receipts)]
     assert codes[-1] == "ended" and set(codes[:-1]) == {"displaced"}, receipts
     page = words(web.page(f"/job/{low.id}"))
-    assert re.search(rf"Cost so far\s+{re.escape(f'{cost:f}'.rstrip('0'))}\s", page), page
+    assert re.search(rf"Cost\s+{re.escape(f'{cost:f}'.rstrip('0'))}\s", page), page
     assert "displaced" in words(web.page(f"/ledger?job={low.id}"))
     people = market.tool("marketctl", "receipts", "--job", low.id).stdout
     assert "displaced" in people and "ended" in people

@@ -58,9 +58,9 @@ def test_the_pages_show_a_job_from_its_start_to_its_end(market, web):
     for page in (board, one, w.page("/jobs"), w.page("/node/" + there)):
         assert "<script>alert" not in page
         assert "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;" in page
-    assert one.count('<rect class="runs"') == 2, one
+    assert one.count('<rect class="run"') == 2, one
     for node in (here, there):
-        assert f">{node}</text>" in one and f'href="/node/{node}"' in one
+        assert f"<span>{node}</span>" in one and f'href="/node/{node}"' in one
     assert rows(w.page("/jobs?state=run"), "job") == [job.id]
     assert rows(w.page("/jobs?state=wait"), "job") == []
     assert rows(w.page(f"/jobs?node={there}"), "job") == [job.id]
@@ -72,7 +72,8 @@ def test_the_pages_show_a_job_from_its_start_to_its_end(market, web):
     until("it is in the history", lambda: job.id in rows(w.page("/history"), "job"))
     picture = until("its receipts are there", lambda: (p := w.page("/time?span=1h")) and
                     p.count(f'<a href="/job/{job.id}"') == 2 and p)
-    assert re.findall(r'<text x="0"[^>]*>(\w+)<', picture) == sorted(market.nodes())
+    names = re.search(r'<div class="names">(.*?)</div>', picture)[1]
+    assert re.findall(r"<span>(\w+)</span>", names) == sorted(market.nodes())
     ledger = w.page("/ledger?job=" + job.id)
     paid = market.ctl("marketctl", "receipts", "--job", job.id)
     assert len(paid) == 2 and re.findall(r'"Receipt" class="number"><span>(\d+)', ledger) == [
@@ -104,7 +105,14 @@ def test_long_lists_come_in_pages(market, web):
     said = market.tool("srun", "-p", 1, "--array", "1-120", "--detach", "sleep", "1000").stdout
     w = web()
     want = until("the market has all", lambda: (j := market.live()) and len(j) == 120 and j)
-    seen, at = [], "/jobs"
+    first = min(want, key=lambda j: j["array_index"])["id"]
+    folded = w.page("/jobs")
+    assert rows(folded, "job") == [] and f">{first}[120]</a>" in folded
+    assert f'href="/jobs?open={first}" aria-expanded="false"' in folded
+    opened = w.page("/jobs?open=" + first)
+    parts = re.findall(r'<tr class="part"><td[^>]*><span><a href="/job/([^"]+)"', opened)
+    assert len(parts) == 50 and set(parts) < {j["id"] for j in want}
+    seen, at = [], "/jobs?group=" + first
     for _ in range(4):
         page = w.page(at)
         seen += rows(page, "job")
@@ -114,7 +122,9 @@ def test_long_lists_come_in_pages(market, web):
         assert len(rows(page, "job")) == 50
         at = more[1].replace("&amp;", "&")
     assert sorted(seen) == sorted(j["id"] for j in want), said
-    assert w.ask("/jobs?after=nonsense")[0] == 400
+    for odd in ("after=nonsense", "group=x", "open=x", "state=odd"):
+        assert w.ask("/jobs?" + odd)[0] == 400, odd
+    assert rows(w.page(f"/jobs?state=frozen&group={first}"), "job") == []
     market.tool("marketctl", "cancel", "--all")
 
 

@@ -32,7 +32,7 @@ def token(market, **how):
 
 
 def offered(page, job):
-    return re.findall(rf'<a class="button" href="/job/{job}/(\w+)"', page)
+    return re.findall(rf'<a class="button[^"]*" href="/job/{job}/(\w+)"', page)
 
 
 def test_an_operator_logs_in_orders_and_logs_out(market, visit):
@@ -46,7 +46,7 @@ def test_an_operator_logs_in_orders_and_logs_out(market, visit):
     assert (status, told["Location"]) == (303, "/")
     assert "; HttpOnly; SameSite=Strict; Max-Age=28" in v.cookie
     page = v.get("/job/" + job.id)[2]
-    assert "root, operator" in page and offered(page, job.id) == ["cancel", "move", "freeze"]
+    assert "root, operator" in page and offered(page, job.id) == ["move", "freeze", "hold", "cancel"]
     asked = v.get(f"/job/{job.id}/move")[2]
     assert "simulate: run; root. It goes on there" in asked and "http-equiv" not in asked
     assert re.findall(r'<option value="(\w+)"', asked) == sorted(market.nodes())
@@ -74,7 +74,7 @@ def test_an_operator_logs_in_orders_and_logs_out(market, visit):
     assert v.post(f"/job/{job.id}/cancel", {"form": key})[0] == 403
 
 
-def test_a_user_sees_his_own_jobs_and_ends_them_and_nothing_else(market, visit):
+def test_a_user_sees_his_own_jobs_and_orders_them_and_nothing_else(market, visit):
     own = market.srun("-p", 60, "--name", "mine", *SLEEP, cwd="/", **NOBODY)
     other = market.srun("-p", 50, "--name", "secret", *SLEEP)
     for job in (own, other):
@@ -83,10 +83,23 @@ def test_a_user_sees_his_own_jobs_and_ends_them_and_nothing_else(market, visit):
     assert v.log_in(token(market, **NOBODY))[0] == 303
     page = v.get("/jobs")[2]
     assert "mine" in page and "secret" not in page
-    assert offered(v.get("/job/" + own.id)[2], own.id) == ["cancel"]
+    assert offered(v.get("/job/" + own.id)[2], own.id) == ["freeze", "hold", "cancel"]
+    assert v.order(own.id, "hold")[0] == 303
+    market.until_job(own.id, "is held", lambda j: j["status"] == "suspend")
+    page = v.get("/job/" + own.id)[2]
+    assert offered(page, own.id) == ["thaw", "release", "cancel"] and "by its user" in page
+    assert v.order(own.id, "release")[0] == 303
+    market.until_runs(own.id)
+    assert v.order(own.id, "freeze")[0] == 303  # it has a place, so it comes back by itself
+    assert v.order(own.id, "hold")[0] == 303
+    market.until_job(own.id, "is held", lambda j: j["status"] == "suspend")
+    assert v.order(own.id, "thaw")[0] == 303
+    market.until_runs(own.id)
     assert offered(v.get("/job/" + other.id)[2], other.id) == []
     for job, verb, why in ((other, "cancel", "belongs to another"),
                            (other, "freeze", "belongs to another"),
+                           (other, "hold", "belongs to another"),
+                           (other, "release", "belongs to another"),
                            (own, "move", "only root may")):
         status, _, text = v.order(job.id, verb, node="n1")
         assert status == 409 and why in text, (verb, text)

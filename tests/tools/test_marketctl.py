@@ -155,13 +155,13 @@ def test_jobs_are_a_table(start, agentd):
     process = start("marketctl", "lj")
     assert answer(agentd, process, jobs) == ["list-jobs", "state=live"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
-        "ID     User    Name                      Status   Exit     V  T-runtime  M-runtime  "
+        "ID     User    Name                      Status  Exit     V  T-runtime  M-runtime  "
         "Where  Comment\n"
-        "n1.1   ann     ./simulate --grün --of..  finish      3   100     12m05s       3.2s  "
+        "n1.1   ann     ./simulate --grün --of..  finish     3   100     12m05s       3.2s  "
         "n2     none\n"
-        "n1.12  jürgen  night                     suspend  none  20.5      5h07m       0.0s  "
+        "n1.12  jürgen  night                     frozen  none  20.5      5h07m       0.0s  "
         "n3     outbid by n1.1\n"
-        "n2.1   none    none                      none     none  none       none       none  "
+        "n2.1   none    none                      none    none  none       none       none  "
         "none   none\n")
 
 
@@ -346,7 +346,7 @@ def test_the_market_and_a_job_are_lines(start, agentd):
             "providers_surplus": 2, "social_welfare": 3.5})
     out = process.communicate(timeout=LIMIT)[0].decode().splitlines()
     assert (out[0] == "Hostname:           h" and
-            out[6] == "Jobs:               6, wait 1, run 2, suspend 3, finish 0")
+            out[6] == "Jobs:               6, wait 1, run 2, frozen 3, finish 0")
     assert out[-4:] == ["Next run in:        0.4s", "Consumers Surplus:  1.5",
                         "Providers Surplus:  2", "Social Welfare:     3.5"]
     process = start("marketctl", "job", "n1.1")

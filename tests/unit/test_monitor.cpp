@@ -59,60 +59,160 @@ View plain() {
 
 }  // namespace
 
-START_TEST(nodes_are_a_table_in_24_lines_of_80_characters) {
+START_TEST(nodes_and_jobs_are_there_at_once_in_24_lines_of_80_characters) {
     View view = plain();
     const std::string text = text_of(some(), view);
     const std::string upper =
         "souk lab  nodes 3: 2 on, 1 busy  jobs: 2 run, 1 wait, 0 frozen  greedy_migration\n"
-        "a place costs 8  . =@\n"
-        "[Nodes 3]  Jobs 3   Moves 1  \n"
-        "NODE+ STATE         JOBS LOAD PRICE NEXT RESERVE SPEED CPUS       FREE EARNED\n"
-        ">n1    busy             1  98%  12.5   31       2   100    1 400/900 MB   0.25\n"
-        "n2    free             0   0%  none    1       1   300    2 2.0/2.0 GB      3\n"
-        "n10   off, 3/5 gone    0   0%  none none       1    80    4 6.8/7.8 GB   none\n";
+        "a place costs 8; prices are per CPU-hour; 6 hours: . =@\n"
+        "NODE+ STATE         JOBS LOAD PRICE NEXT RESERVE SPEED CPUS FREE MEMORY EARNED\n"
+        "n1    busy             1  98%  12.5   31       2   100    1  400/900 MB   0.25\n"
+        "n2    free             0   0%     -    1       1   300    2      2/2 GB      3\n"
+        "n10   off, 3/5 gone    0   0%     -    -       1    80    4  6.8/7.8 GB      0\n"
+        "JOB   USER   STATE  WHERE BID PRICE NAME       WHY\n"
+        ">n1.2  ann    run    n1     40  12.5 night      -\n"
+        "n1.10 jürgen moving n1>n2  30     1 ./simulate n2 runs at speed 300, n1 at 100\n"
+        "n1.3  bob    wait   -       9     - xz         outbid; 41 would win a place\n";
     ck_assert_text(text.substr(0, upper.size()), upper);
-    ck_assert(text.ends_with("F1Help F4Filter F5Open F6Sort F7Move F8Freeze F9Cancel F10Quit\n"));
-    for (const Line& line : screen(some(), view, 24, 40)) ck_assert_uint_le(line.text.size(), 40);
+    ck_assert(text.find("JOB+  STEP   FROM TO SENT") != std::string::npos);
+    ck_assert(text.ends_with(
+        "F1Help TabPanel F4Filter F5Open F6Sort F7Move F8Freeze F9Cancel F10Quit\n"));
+    for (const Line& line : screen(some(), view, 24, 40)) ck_assert_uint_le(line.text.size(), 44);
+}
+END_TEST
+
+// Each word at the end of a reason that is cut is a whole one.
+START_TEST(a_reason_is_cut_at_a_word_and_keeps_its_place_at_80_columns) {
+    Seen seen = some();
+    seen.jobs = Json::array();
+    for (int i = 1; i <= 9; ++i)
+        seen.jobs.push_back({{"id", "node-with-a-name." + std::to_string(1'000 + i)},
+                             {"user", "somebody"},
+                             {"status", "wait"},
+                             {"value", 123456.5},
+                             {"cost", 0.000123},
+                             {"runtime_s", 90'000},
+                             {"name", "a-job-with-a-very-long-name"},
+                             {"cpus", 4},
+                             {"memory_mb", 4'096},
+                             {"comment", "outbid; 26 would win a place, or 1234567 on n10"}});
+    for (size_t columns = 50; columns <= 200; ++columns) {
+        View view = plain();
+        size_t reasons = 0;
+        for (const Line& line : screen(seen, view, 24, columns)) {
+            ck_assert_uint_le(line.text.size(), columns);
+            const size_t at = line.text.find("outbid");
+            if (at == std::string::npos) continue;
+            ++reasons;
+            std::string reason = line.text.substr(at);
+            const std::string whole = "outbid; 26 would win a place, or 1234567 on n10 ";
+            if (reason.ends_with("~")) {
+                reason.pop_back();
+                ck_assert_msg(whole.starts_with(reason + " "), "%s", line.text.c_str());
+            } else {
+                ck_assert_text(reason + " ", whole);
+            }
+            if (columns >= 80) ck_assert(reason.find("26") != std::string::npos);
+        }
+        ck_assert_uint_eq(reasons, 9);
+    }
+}
+END_TEST
+
+START_TEST(a_window_of_200_columns_shows_more_columns_and_whole_reasons) {
+    View view = plain();
+    const std::string text = text_of(some(), view, 50, 200);
+    for (const char* part : {"RESERVE", "CPU WAIT JOBS HERE", "MEMORY", "MOVES", " n1.2\n",
+                             "outbid; 41 would win a place\n"})
+        ck_assert_msg(text.find(part) != std::string::npos, "%s in\n%s", part, text.c_str());
+}
+END_TEST
+
+START_TEST(states_have_the_colours_of_the_pages) {
+    View view = plain();
+    std::string painted;
+    for (const Line& line : screen(some(), view, 24, 80))
+        for (const Line::Paint& paint : line.paints) {
+            std::string word = line.text.substr(paint.from, paint.length);
+            word.erase(word.find_last_not_of(' ') + 1);
+            painted += word + " " + std::to_string(static_cast<int>(paint.colour)) + "; ";
+        }
+    // The letter of two bytes stands before a state, and a paint counts characters.
+    ck_assert_text(painted, "busy 1; free 1; off, 3/5 gone 6; run 1;  movin 4; wait 2; moving 4; ");
+}
+END_TEST
+
+START_TEST(an_array_is_one_row_that_unfolds) {
+    Seen seen = some();
+    seen.jobs = parse_json(R"([
+        {"id": "n1.1", "user": "ann", "status": "wait", "value": 5, "name": "one"},
+        {"id": "n1.2", "user": "ann", "status": "suspend", "value": 9, "name": "sweep",
+         "array": "n1.2", "array_index": 1, "comment": "displaced by job n1.9", "cost": 0.5},
+        {"id": "n1.3", "user": "ann", "status": "run", "where": "n1", "value": 9, "price": 4,
+         "name": "sweep", "array": "n1.2", "array_index": 2, "cost": 0.25, "runtime_s": 3},
+        {"id": "n1.4", "user": "ann", "status": "run", "where": "n2", "value": 9, "price": 1.5,
+         "name": "sweep", "array": "n1.2", "array_index": 3},
+        {"id": "n1.5", "user": "ann", "status": "suspend", "stopped_in_place": true, "value": 9,
+         "name": "alone", "gang": "n1.5", "component": 0}])");
+    View view = plain();
+    std::string text = text_of(seen, view);
+    const std::string rows =
+        "JOB      USER STATE  WHERE BID PRICE NAME     WHY\n"
+        ">+n1.2[3] ann  2 run  n1+1    9 1.5-4 sweep    1 frozen: displaced by job n1.9\n"
+        "n1.1     ann  wait   -       5     - one      -\n"
+        "n1.5     ann  stands -       9     - alone[0] -\n";
+    ck_assert_text(text.substr(text.find("JOB ")).substr(0, rows.size()), rows);
+    ck_assert_text(chosen(seen, view), "n1.2");
+    ck_assert_text(chosen_group(seen, view), "array");
+    press("enter", seen, view);
+    text = text_of(seen, view);
+    ck_assert(text.find("\n>-n1.2[3] ann") != std::string::npos);
+    ck_assert(text.find("\n  n1.3   ann  run") != std::string::npos);
+    press("down", seen, view);
+    ck_assert_text(chosen(seen, view), "n1.2");
+    ck_assert_text(chosen_group(seen, view), "");
+    press("up", seen, view);
+    press("enter", seen, view);
+    ck_assert(text_of(seen, view).find("n1.3 ") == std::string::npos);
+    // A filter looks at each job.
+    view.filter = "sweep[2]";
+    ck_assert_text(chosen(seen, view), "n1.3");
+    ck_assert(once(seen, plain()).find("\nn1.4 ") != std::string::npos);
 }
 END_TEST
 
 START_TEST(jobs_and_moves_are_sorted_filtered_and_opened) {
     const Seen seen = some();
     View view = plain();
-    press("tab", seen, view);
-    std::string text = text_of(seen, view, 8);
-    ck_assert_text(
-        text.substr(text.find("JOB+")),
-        "JOB+  USER   STATE  WHERE BID PRICE COST    RUN NAME       WHY\n"
-        ">n1.2  ann    run    n1     40  12.5  0.5 12m05s night      -\n"
-        "n1.3  bob    wait   -       9     -    -   0.0s xz         outbid; 41 would win\n"
-        "n1.10 jürgen moving n1>n2  30     1 none   3.0s ./simulate n2 runs at speed 300,"
-        "\nF1Help F4Filter F5Open F6Sort F7Move F8Freeze F9Cancel F10Quit\n");
     press("down", seen, view);
-    ck_assert_text(chosen(seen, view), "n1.3");
+    ck_assert_text(chosen(seen, view), "n1.10");
+    press(">", seen, view);
+    ck_assert(text_of(seen, view).find("\nJOB+ ") != std::string::npos);
     for (int i = 0; i < 4; ++i) press(">", seen, view);
     press("I", seen, view);  // the highest bid first
-    ck_assert_text(chosen(seen, view), "n1.10");
+    press("end", seen, view);
+    ck_assert_text(chosen(seen, view), "n1.3");
     view.filter = "win a place";
     press("home", seen, view);
     ck_assert_text(chosen(seen, view), "n1.3");
+    ck_assert(text_of(seen, view).find("filter: win a place\n") != std::string::npos);
     press("enter", seen, view);
     ck_assert(text_of(seen, view).find("comment                outbid; 41 would win a place\n") !=
               std::string::npos);
     press("escape", seen, view);
     view.filter.clear();
     press("tab", seen, view);
-    text = text_of(seen, view, 8);
-    ck_assert_text(
-        text.substr(text.find("JOB+"), 150),
-        "JOB+  STEP   FROM TO  IMAGE SENT                       EXPECTED WHY\n"
-        ">n1.10 moving n1   n2 5.0 MB 2.0 MB of 5.5 MB, 1.0 MB/s 812.3 ms n2 runs at speed\n");
+    std::string text = text_of(seen, view, 30);
+    const std::string moves =
+        "JOB+  STEP   FROM TO SENT                   WHY\n"
+        ">n1.10 moving n1   n2 2 MB of 5.5 MB, 1 MB/s n2 runs at speed 300, n1 at 100\n";
+    ck_assert_text(text.substr(text.find("JOB+"), moves.size()), moves);
     press("tab", seen, view);
     press("enter", seen, view);
     ck_assert(text_of(seen, view).find("job n1.2               ann, run, pays 12.5\n") !=
               std::string::npos);
     press("h", seen, view);
-    ck_assert(text_of(seen, view).find("F9 k       cancel the chosen job\n") != std::string::npos);
+    ck_assert(text_of(seen, view).find("F9 k       cancel the chosen job") != std::string::npos);
 }
 END_TEST
 
@@ -122,6 +222,7 @@ START_TEST(what_is_chosen_stays_in_view_and_a_small_terminal_is_enough) {
     for (int i = 1; i <= 100; ++i)
         seen.nodes.push_back({{"node", "n" + std::to_string(i)}, {"status", "free"}});
     View view = plain();
+    view.panel = Panel::nodes;
     press("end", seen, view);
     ck_assert(text_of(seen, view, 10).find(">n100") != std::string::npos);
     press("up", seen, view);
@@ -149,7 +250,10 @@ START_TEST(once_prints_all_there_is_and_no_control_character) {
 }
 END_TEST
 
-UNIT_SUITE(monitor, nodes_are_a_table_in_24_lines_of_80_characters,
+UNIT_SUITE(monitor, nodes_and_jobs_are_there_at_once_in_24_lines_of_80_characters,
+           a_reason_is_cut_at_a_word_and_keeps_its_place_at_80_columns,
+           a_window_of_200_columns_shows_more_columns_and_whole_reasons,
+           states_have_the_colours_of_the_pages, an_array_is_one_row_that_unfolds,
            jobs_and_moves_are_sorted_filtered_and_opened,
            what_is_chosen_stays_in_view_and_a_small_terminal_is_enough,
            once_prints_all_there_is_and_no_control_character);

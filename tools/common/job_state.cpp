@@ -3,10 +3,16 @@
 
 namespace souk::tools {
 
+std::string state_word(const std::string& status) {
+    return status == "suspend" ? "frozen" : status;
+}
+
+std::string status_of_word(const std::string& word) { return word == "frozen" ? "suspend" : word; }
+
 std::string job_state(const Json& job) {
     const std::string status = field(job, "status");
-    const bool stands = status == "suspend" && job.value("stopped_in_place", false);
-    return stands && job.value("can_move", false) ? "stands" : status;
+    if (status == "suspend" && job.value("stopped_in_place", false)) return "stands";
+    return state_word(status);
 }
 
 }  // namespace souk::tools

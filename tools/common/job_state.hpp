@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Says how a job of the market's JSON stands, for people.
+// Says how a job of the market's JSON stands, for people: the words that lists, pages and the
+// monitor show. The words are those of `status` but for two: `frozen` and `stands` are `suspend`
+// there.
 #pragma once
 
 #include <string>
@@ -8,8 +10,12 @@
 
 namespace souk::tools {
 
-// Returns the job's status, and `stands` for one that is suspended and stands in memory by an
-// order.
+// Returns `frozen` for a job on disk, `stands` for one that is stopped with its memory on its node,
+// else the status.
 std::string job_state(const Json& job);
+// Returns the word for a status alone.
+std::string state_word(const std::string& status);
+// Returns the status of a word as the market takes it (`frozen`: `suspend`).
+std::string status_of_word(const std::string& word);
 
 }  // namespace souk::tools

@@ -363,7 +363,7 @@ std::vector<Option> options_of(Given& given) {
          "first, then those that are finished",
          set_text(money.limit)},
         {0, "state", "STATE",
-         "with list-jobs: live (the default), wait, run, suspend, finish (the newest first) or all",
+         "with list-jobs: live (the default), wait, run, frozen, finish (the newest first) or all",
          set_text(money.state)},
         {0, "spend-per-day", "AMOUNT",
          "with user limit: a day (UTC), by all jobs of this user; none: as much as they cost",

@@ -7,6 +7,7 @@
 #include "kernel/base/cause.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/base/units.hpp"
+#include "tools/common/job_state.hpp"
 #include "tools/common/program.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketctl/views.hpp"
@@ -48,7 +49,8 @@ Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
         return fail(question.verb + ": --user and --limit are for receipts and list-jobs");
     if (!jobs && !o.state.empty()) return fail(question.verb + ": --state is for list-jobs");
     const bool chosen = !question.args.empty();  // marketctl history
-    if (jobs && !chosen) question.args.push_back("state=" + (o.state.empty() ? "live" : o.state));
+    if (jobs && !chosen)
+        question.args.push_back("state=" + (o.state.empty() ? "live" : status_of_word(o.state)));
     const bool restore = question.verb == "restore";
     if (!ledger && !(o.db + o.seen).empty())
         return fail(question.verb + ": --db and --seen are for ledger verify");

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/common/job_state.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketctl/views.hpp"
 
@@ -9,7 +10,7 @@ Result<std::string> status_text(const Answer& answer) {
     const Json jobs = s.value("jobs", Json::object());
     std::string counts = field(jobs, "total");
     for (const char* kind : {"wait", "run", "suspend", "finish"})
-        counts += std::string(", ") + kind + " " + field(jobs, kind);
+        counts += ", " + state_word(kind) + " " + field(jobs, kind);
     std::vector<std::pair<std::string, std::string>> rows = {
         {"Hostname", field(s, "hostname")},
         {"Ports", field(s, "ports")},

@@ -3,6 +3,7 @@
 
 #include "kernel/base/cause.hpp"
 #include "kernel/base/units.hpp"
+#include "tools/common/job_state.hpp"
 #include "tools/common/table.hpp"
 
 namespace souk::tools {
@@ -21,7 +22,7 @@ Result<std::string> order_text(const Answer& answer) {
 std::string order_progress(const Answer& answer, Nanos after) {
     const auto job = parse_object(answer);
     if (!job) return {};
-    std::string text = "job " + field(*job, "id") + ": " + field(*job, "status");
+    std::string text = "job " + field(*job, "id") + ": " + job_state(*job);
     if (const std::string to = field(*job, "going_to"); to != "-") text += " to " + to;
     text += ", " + human_span(after);
     if (const std::string part = sent(*job); part != "-") return text + ", " + part;

@@ -5,6 +5,7 @@
 #include "kernel/base/ids.hpp"
 #include "kernel/base/json.hpp"
 #include "market/core/reason.hpp"
+#include "tools/common/job_state.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketctl/views.hpp"
 
@@ -67,7 +68,7 @@ Result<std::string> reasons_text(const Answer& answer) {
     TRY_ASSIGN(const Json why, parse_object(answer));
     const bool of_job = why.contains("job");
     std::string text = (of_job ? "job " + field(why, "job") : "node " + field(why, "node")) + " (" +
-                       field(why, "status") + ")";
+                       state_word(field(why, "status")) + ")";
     if (!why.contains("reasons"))
         return text + " belongs to user " + field(why, "user") +
                ", who alone is told more of it, beside root";

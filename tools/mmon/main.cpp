@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <clocale>
+#include <cstdlib>
 #include <ctime>
 #include <map>
 
@@ -73,10 +74,12 @@ class Monitor {
     bool sure(const std::string& question) { return typed(question + " (y/n) ") == "y"; }
     void give(const std::string& verb, const std::string& what, std::vector<std::string> args);
     void order(char what);
+    void begin_colours();
 
     const Options& options_;
     Seen seen_;
     View view_;
+    bool coloured_ = false;
     Nanos due_{};
 };
 
@@ -98,13 +101,19 @@ void Monitor::draw() {
                               static_cast<size_t>(std::max(COLS, 20)));
     for (size_t i = 0; i < lines.size() && i < static_cast<size_t>(LINES); ++i) {
         const Line& line = lines[i];
-        const attr_t how = line.kind == Line::Kind::selected ? A_REVERSE
-                           : line.kind == Line::Kind::title  ? A_BOLD | A_UNDERLINE
-                           : line.kind == Line::Kind::head   ? A_BOLD
-                           : line.kind == Line::Kind::key    ? A_REVERSE
-                                                             : A_NORMAL;
+        const attr_t how = line.kind == Line::Kind::selected       ? A_REVERSE
+                           : line.kind == Line::Kind::chosen_title ? A_BOLD | A_UNDERLINE
+                           : line.kind == Line::Kind::title        ? A_UNDERLINE
+                           : line.kind == Line::Kind::head         ? A_BOLD
+                           : line.kind == Line::Kind::key          ? A_REVERSE
+                                                                   : A_NORMAL;
         attrset(how);
-        mvaddnstr(static_cast<int>(i), 0, line.text.c_str(), -1);
+        const int row = static_cast<int>(i);
+        mvaddnstr(row, 0, line.text.c_str(), -1);
+        if (!coloured_) continue;
+        for (const Line::Paint& paint : line.paints)
+            mvchgat(row, static_cast<int>(paint.from), static_cast<int>(paint.length), how,
+                    static_cast<short>(paint.colour), nullptr);
     }
     attrset(A_NORMAL);
     ::refresh();
@@ -144,9 +153,20 @@ void Monitor::give(const std::string& verb, const std::string& what,
 }
 
 void Monitor::order(char what) {
-    const std::string id = chosen(seen_, view_);
+    const std::string id = chosen(seen_, view_), group = chosen_group(seen_, view_);
     if (!parse_job_id(id)) {
         view_.said = "choose a job first (Tab)";
+    } else if (group == "array" && what == 'k') {
+        if (sure("cancel all jobs of array " + id + "?"))
+            give("cancel", "array " + id + " is cancelled", {"array=" + id});
+    } else if (!group.empty() && what != 'k') {
+        view_.said = "that is for one job: Enter unfolds " + id;
+    } else if (what == 't') {
+        give("thaw", "job " + id + " goes on where its bid wins a place", {id, "-", "once"});
+    } else if (what == 'o') {
+        if (sure("hold job " + id + "?")) give("hold", "job " + id + " is held", {id});
+    } else if (what == 'r') {
+        give("release", "job " + id + " is released", {id});
     } else if (what == 'k') {
         if (sure("cancel job " + id + "?")) give("cancel", "job " + id + " is cancelled", {id});
     } else if (what == 'f') {
@@ -179,6 +199,8 @@ bool Monitor::key(int code) {
         order('f');
     else if (code == KEY_F(9) || code == 'k')
         order('k');
+    else if (code == 't' || code == 'o' || code == 'r')
+        order(static_cast<char>(code));
     else if (const auto name = names.find(code); name != names.end())
         press(name->second, seen_, view_);
     else if (code > 0 && code < 128)
@@ -186,8 +208,27 @@ bool Monitor::key(int code) {
     return true;
 }
 
+// A terminal of 256 colours has lighter ones, which can be read on black and on white. NO_COLOR
+// asks for none.
+void Monitor::begin_colours() {
+    const char* const none = std::getenv("NO_COLOR");
+    if ((none && *none) || !has_colors() || start_color() == ERR) return;
+    const short back = use_default_colors() == OK ? -1 : COLOR_BLACK;
+    const bool many = COLORS >= 256;
+    const std::pair<Colour, short> pairs[] = {
+        {Colour::run, COLOR_GREEN},
+        {Colour::wait, COLOR_YELLOW},
+        {Colour::frozen, many ? short{75} : short{COLOR_BLUE}},
+        {Colour::moves, many ? short{141} : short{COLOR_MAGENTA}},
+        {Colour::bad, COLOR_RED},
+        {Colour::dim, many ? short{245} : short{COLOR_WHITE}}};
+    for (const auto& [colour, front] : pairs) init_pair(static_cast<short>(colour), front, back);
+    coloured_ = true;
+}
+
 void Monitor::run() {
     initscr();
+    begin_colours();
     cbreak();
     noecho();
     keypad(stdscr, true);

@@ -5,6 +5,8 @@
 #include <ctime>
 
 #include "kernel/base/ids.hpp"
+#include "tools/common/job_rows.hpp"
+#include "tools/common/job_state.hpp"
 #include "tools/web/actions.hpp"
 
 namespace souk::tools::web {
@@ -55,6 +57,41 @@ Result<Listed> listed(Asker& asker, const std::string& verb, std::vector<std::st
     return list;
 }
 
+// The live jobs with arrays and gangs as one row each, and below the group that is open its jobs.
+// A market of an older version does not fold: then they come as they are.
+Result<Listed> folded(Asker& asker, std::vector<std::string> args, int rows,
+                      const std::string& open, const std::string& after = {}) {
+    auto plain = args;
+    args.emplace_back("fold=yes");
+    auto list = listed(asker, "list-jobs", args, rows, after);
+    if (!list && list.error().message.starts_with("list-jobs: 'fold=yes' is none of"))
+        return listed(asker, "list-jobs", plain, rows, after);
+    if (!list || open.empty()) return list;
+    Json all = Json::array();
+    for (Json& row : list->rows) {
+        const bool opens = row_id(row) == open && is_group(row);
+        all.push_back(std::move(row));
+        if (!opens) continue;
+        auto with = plain;
+        with.push_back("group=" + open);
+        TRY_ASSIGN(const Listed jobs, listed(asker, "list-jobs", with, page_rows));
+        // They come the newest first; in a group the first one stands first.
+        for (auto job = jobs.rows.rbegin(); job != jobs.rows.rend(); ++job) {
+            all.push_back(*job);
+            all.back()["part_of"] = open;
+        }
+    }
+    list->rows = std::move(all);
+    return list;
+}
+
+Result<std::string> open_group(const Query& query) {
+    const std::string open = param(query, "open");
+    if (open.empty()) return open;
+    TRY_ASSIGN(const JobId id, parse_job_id(open));
+    return id.text();
+}
+
 // The query of the next part's page.
 void lead_on(Listed& list, const Query& query, std::initializer_list<const char*> kept) {
     if (list.next.empty()) return;
@@ -72,16 +109,18 @@ Result<Json> price_rows(Asker& asker, int64_t span_s, int64_t row_s) {
                      {std::to_string(std::max<int64_t>(0, since)), std::to_string(row_s)});
 }
 
-PageAnswer show_board(Asker& asker, const Query&) {
+PageAnswer show_board(Asker& asker, const Query& query) {
+    const auto open = open_group(query);
+    if (!open) return wrong(open.error().message);
     const auto status = asker.ask("status", {});
     if (!status) return away(status.error());
     const auto nodes = listed(asker, "list-providers", {}, board_rows);
     if (!nodes) return away(nodes.error());
-    const auto jobs = listed(asker, "list-jobs", {"state=live"}, board_rows);
+    const auto jobs = folded(asker, {"state=live"}, board_rows, *open);
     if (!jobs) return away(jobs.error());
     const auto prices = price_rows(asker, 6 * 3'600, 60);
     if (!prices) return away(prices.error());
-    return {200, "Board", board(*status, *nodes, *jobs, *prices)};
+    return {200, "Board", board(*status, *nodes, *jobs, *prices, {*open, "/", "?open="})};
 }
 
 PageAnswer show_nodes(Asker& asker, const Query& query) {
@@ -96,33 +135,56 @@ PageAnswer show_nodes(Asker& asker, const Query& query) {
     return {200, "Nodes", nodes(*list, view)};
 }
 
+// Leads from this page to itself, with another group open.
+Fold fold_of(const Query& query, const std::string& open) {
+    Html h;
+    for (const char* name : {"state", "user", "node", "after"})
+        if (const std::string value = param(query, name); !value.empty())
+            h.markup(h.empty() ? Markup("?") : Markup("&"))
+                .text(name)
+                .markup("=")
+                .in_address(value);
+    return {open, "/jobs" + h.str(), h.empty() ? "?open=" : "&open="};
+}
+
 PageAnswer show_some_jobs(Asker& asker, const Query& query, JobsView view) {
     view.user = param(query, "user");
     view.node = param(query, "node");
+    view.group = param(query, "group");
+    view.state = status_of_word(view.state);
     const std::string after = param(query, "after");
     constexpr std::string_view states[] = {"live", "run", "wait", "suspend", "finish"};
     if (std::find(std::begin(states), std::end(states), view.state) == std::end(states))
-        return wrong("a state is one of live, run, wait and suspend");
+        return wrong("a state is one of live, run, wait and frozen");
     if (!fit(view.user) || !fit(after)) return wrong("a user's name has at most 64 characters");
     if (!view.node.empty() && !valid_node_name(view.node))
         return wrong("'" + view.node + "' is not a node name");
     std::vector<std::string> args = {"state=" + view.state};
     if (!view.user.empty()) args.push_back("user=" + view.user);
     if (!view.node.empty()) args.push_back("node=" + view.node);
-    auto list = listed(asker, "list-jobs", args, page_rows, after);
+    const auto open = open_group(query);
+    if (!open) return wrong(open.error().message);
+    if (!view.group.empty()) {
+        if (const auto id = parse_job_id(view.group); !id) return wrong(id.error().message);
+        args.push_back("group=" + view.group);
+    }
+    const bool folds = view.state != "finish" && view.group.empty();
+    auto list = folds ? folded(asker, args, page_rows, *open, after)
+                      : listed(asker, "list-jobs", args, page_rows, after);
     if (!list) return after.empty() ? away(list.error()) : wrong(list.error().message);
-    lead_on(*list, query, {"state", "user", "node"});
-    return {200, view.state == "finish" ? "History" : "Jobs", jobs(*list, view)};
+    lead_on(*list, query, {"state", "user", "node", "group"});
+    return {200, view.state == "finish" ? "History" : "Jobs",
+            jobs(*list, view, fold_of(query, *open))};
 }
 
 PageAnswer show_jobs(Asker& asker, const Query& query) {
     const std::string state = param(query, "state");
     if (state == "finish") return wrong("finished jobs are at /history");
-    return show_some_jobs(asker, query, {state.empty() ? "live" : state, "", ""});
+    return show_some_jobs(asker, query, {state.empty() ? "live" : state, "", "", ""});
 }
 
 PageAnswer show_history(Asker& asker, const Query& query) {
-    return show_some_jobs(asker, query, {"finish", "", ""});
+    return show_some_jobs(asker, query, {"finish", "", "", ""});
 }
 
 PageAnswer show_job(Asker& asker, const Query& query) {
@@ -145,15 +207,19 @@ PageAnswer show_job(Asker& asker, const Query& query) {
 PageAnswer show_node(Asker& asker, const Query& query) {
     const std::string name = param(query, "id");
     if (!valid_node_name(name)) return wrong("'" + name + "' is not a node name");
+    const auto open = open_group(query);
+    if (!open) return wrong(open.error().message);
     const auto one = asker.ask("list-providers", {"node=" + name});
     if (!one) return away(one.error());
     if (!one->is_array() || one->empty()) return absent("the market knows no node '" + name + "'");
-    const auto here = listed(asker, "list-jobs", {"state=live", "node=" + name}, page_rows);
+    const auto here = folded(asker, {"state=live", "node=" + name}, page_rows, *open);
     const auto before = listed(asker, "list-jobs", {"state=finish", "node=" + name}, board_rows);
     if (!here) return away(here.error());
     if (!before) return away(before.error());
     const auto why = asker.ask("why", {name});
-    return {200, "Node " + name, node(one->front(), why ? *why : Json::object(), *here, *before)};
+    return {200, "Node " + name,
+            node(one->front(), why ? *why : Json::object(), *here, *before,
+                 {*open, "/node/" + name, "?open="})};
 }
 
 PageAnswer show_prices(Asker& asker, const Query& query) {

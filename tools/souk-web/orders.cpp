@@ -86,13 +86,13 @@ PageAnswer Orders::question(Asker& asker, const std::string& id, const std::stri
     const auto job = job_of(asker, id);
     if (!job) return {404, "Not found", trouble("Not found", job.error().message)};
     if (!asker.login()) return logged_out();
-    std::vector<std::string> names;
+    Feed::Part nodes{Json::array(), ""};
     if (action->takes_node)
-        if (const auto nodes =
-                asker.part("list-providers", {"page=" + std::to_string(nodes_max)}, ""))
-            for (const Json& node : nodes->rows) names.push_back(field(node, "node"));
-    return {200, std::string(action->name.text) + " job " + id,
-            action_question(*action, *job, asker.login()->visitor.form_key, names)};
+        if (auto part = asker.part("list-providers", {"page=" + std::to_string(nodes_max)}, ""))
+            nodes = std::move(*part);
+    return {
+        200, std::string(action->name.text) + " job " + id,
+        action_question(*action, *job, asker.login()->visitor, nodes.rows, !nodes.next.empty())};
 }
 
 OrderAnswer Orders::give(Asker& asker, const Sent& sent, const std::string& id,
@@ -113,6 +113,7 @@ OrderAnswer Orders::give(Asker& asker, const Sent& sent, const std::string& id,
     } else if (verb == "thaw") {
         args.emplace_back("-");
     }
+    // A user may freeze and thaw a job of his; only an operator's word lasts until a release.
     if (action->may_hold) args.emplace_back(value_of(sent, "hold") == "yes" ? "hold" : "once");
     const auto done = asker.order(verb, args);
     if (!done) return {{409, "Not done", trouble("Not done", done.error().message)}};

@@ -5,6 +5,7 @@
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/text.hpp"
+#include "tools/common/job_rows.hpp"
 #include "tools/souk-web/answers.hpp"
 #include "tools/souk-web/guard.hpp"
 #include "tools/souk-web/http.hpp"
@@ -190,10 +191,11 @@ class Pages : public Server {
         if (page.status == 503) r.set_header("Retry-After", "2");
         r.set_header("Cache-Control", "no-store");
         const bool part = q.get_header_value("X-Souk-Part") == "main";
-        r.set_content(part ? page.main.str()
-                           : document(page.title, market_name(feed_), place, page.main,
-                                      asker.visitor(), still),
-                      "text/html; charset=utf-8");
+        r.set_content(
+            part ? page.main.str()
+                 : document(page.title, market_name(feed_), place, page.main, asker.visitor(),
+                            still, zone_of(static_cast<double>(::time(nullptr)))),
+            "text/html; charset=utf-8");
     }
 
     // A tick whenever there may be something new. It ends when its watcher or the server does.

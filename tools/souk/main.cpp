@@ -149,7 +149,7 @@ int run(int argc, char** argv) {
              .options = {{0, "json", nullptr, "as JSON", tools::set_flag(json)}},
              .run = [&] { return cmd_status(run_dir(), json); }},
             {.tool = "souk demo",
-             .summary = "a market of three machines on this host plays a story; about a minute",
+             .summary = "a market of three machines on this host plays a story; about two minutes",
              .options = {{0, "fast", nullptr, "do not stop at each step",
                           tools::set_flag(demo.fast)},
                          {0, "pause", "TIME", "how long to stop at each step (default 4s)",

@@ -16,7 +16,8 @@ struct Action {
     Markup verb, name, question;
     bool operates;    // an operator's alone
     bool takes_node;  // where it goes
-    bool may_hold;
+    bool may_hold;    // it may last until the job is released: by an operator's word
+    bool ends_it;     // stands apart, because nothing brings the job back
 };
 // Returns null if there is no such action.
 const Action* action_named(std::string_view verb);
@@ -25,9 +26,10 @@ const Action* action_named(std::string_view verb);
 Html login_form(const std::string& form_key, const std::string& trouble);
 // Writes links to the orders that this visitor may give for the job; none, if he may give none.
 Html actions_of(const Json& job, const Visitor& visitor);
-// `nodes` are the names to choose from.
-Html action_question(const Action& action, const Json& job, const std::string& form_key,
-                     const std::vector<std::string>& nodes);
+// `nodes` are those to choose from, as the market lists them; with `more` there are others, and
+// any name can be typed.
+Html action_question(const Action& action, const Json& job, const Visitor& visitor,
+                     const Json& nodes, bool more);
 // Writes above a page what was ordered.
 Html notice(const std::string& text);
 

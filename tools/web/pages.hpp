@@ -29,23 +29,33 @@ struct Visitor {
 };
 // The whole page around a main part. `place`: which link of the navigation it is ("/jobs").
 // `still`: the page is not loaded anew while it is open.
+// `zone`: that of the times on it.
 std::string document(const std::string& title, const std::string& market, const std::string& place,
-                     const Html& main, const Visitor& visitor = {}, bool still = false);
+                     const Html& main, const Visitor& visitor = {}, bool still = false,
+                     const std::string& zone = "");
 
-Html board(const Json& status, const Listed& nodes, const Listed& jobs, const Json& prices);
+// Where a group of jobs leads: to the same page, on which its jobs stand below it.
+struct Fold {
+    std::string open = {};         // the group whose jobs are shown; empty: none
+    std::string path = "/jobs";    // of this page, without a group
+    std::string query = "?open=";  // what path needs before a group's id
+};
+Html board(const Json& status, const Listed& nodes, const Listed& jobs, const Json& prices,
+           const Fold& fold = {});
 struct NodesView {
     std::string match;  // only names that hold it
 };
 Html nodes(const Listed& list, const NodesView& view);
 struct JobsView {
-    std::string state, user, node;
+    std::string state, user, node, group;
 };
-Html jobs(const Listed& list, const JobsView& view);
+Html jobs(const Listed& list, const JobsView& view, const Fold& fold = {});
 // `why`: what `marketctl why` says of it. `story`: an object, or null with `story_trouble`.
 // `orders`: what its visitor can order (tools/web/actions.hpp).
 Html job(const Json& one, const Json& why, const Json& story, const std::string& story_trouble,
          double now, const Html& orders = {});
-Html node(const Json& one, const Json& why, const Listed& here, const Listed& before);
+Html node(const Json& one, const Json& why, const Listed& here, const Listed& before,
+          const Fold& fold = {});
 Html prices(const Json& rows, const std::string& span, double span_s);
 // The page shows the jobs on nodes, a lane for each node, from `from` to `to` (Unix seconds).
 // `receipts` and `running` are those of these nodes; `span` is as in the address.

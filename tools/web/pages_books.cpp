@@ -5,6 +5,7 @@
 #include <ctime>
 #include <map>
 
+#include "tools/common/job_rows.hpp"
 #include "tools/web/pages.hpp"
 #include "tools/web/pictures.hpp"
 #include "tools/web/tables.hpp"
@@ -16,8 +17,8 @@ std::string decimals(const Json& row, const char* key, double times) {
     const auto it = row.find(key);
     if (it == row.end() || !it->is_number()) return "-";
     char text[48];
-    std::snprintf(text, sizeof text, "%.2f", it->get<double>() * times);
-    return text;
+    std::snprintf(text, sizeof text, "%.6f", it->get<double>() * times);
+    return three_digits(text);
 }
 std::string hours_asked(const Json& row) { return decimals(row, "cpu_asked_s", 1.0 / 3'600); }
 std::string hours_used(const Json& row) { return decimals(row, "cpu_used_s", 1.0 / 3'600); }
@@ -42,7 +43,8 @@ std::string day_of(const Json& row) {
 std::string bar_label(const Json& row, const std::string& id, double seconds) {
     const Json one = {{"s", seconds}};
     std::string text = id + ", " + field(row, "user") + ", " + duration(one, "s");
-    if (const std::string price = field(row, "price"); price != "-") text += ", at " + price;
+    if (const std::string price = money_figure(row, "price"); price != "-")
+        text += ", at " + price + " per CPU-hour";
     return text;
 }
 
@@ -107,7 +109,8 @@ Html on_nodes(const Listed& nodes, const OnNodes& what) {
         "<h1>Time</h1><p>What ran on each node. Each bar leads to its job. It is drawn from "
         "receipts, so it shows the jobs whose money souk-web may see.</p>");
     h.add(choice("Span", "/time?span=", time_spans, what.span));
-    if (lanes.names.empty()) return h.markup("<p class=\"none\">No node.</p>"), h;
+    if (lanes.names.empty())
+        return h.markup("<p class=\"none\">No node has joined, so nothing has run.</p>"), h;
     h.add(lanes_picture(lanes, "What ran on each node, and when"));
     return h.add(pager(nodes, "/time")), h;
 }
@@ -127,8 +130,8 @@ Html ledger(const Json& accounts, const std::string& trouble, const Listed& rece
         text_column("From", [](const Json& r) { return local_time(r, "from_unix_s"); }),
         text_column("To", [](const Json& r) { return local_time(r, "to_unix_s"); }),
         text_column(
-            "Ran", [](const Json& r) { return duration(r, "run_s"); }, true),
-        number_column("Price", "price"),
+            "Ran", [](const Json& r) { return three_digits(duration(r, "run_s")); }, true),
+        money_column("Price", "price", an_hour),
         number_column("CPUs", "cpus"),
         number_column("Paid", "paid"),
         number_column("Earned", "earned"),
@@ -142,7 +145,8 @@ Html ledger(const Json& accounts, const std::string& trouble, const Listed& rece
             .text(std::to_string(accounts.size()))
             .markup(" accounts. Name a user or a node to see its own.</p>");
     else if (accounts.is_array())
-        h.add(table("Accounts and what they hold", account_columns, accounts, "No account."));
+        h.add(table("Accounts and what they hold", account_columns, accounts,
+                    "No account yet. A user or node has one from the first receipt on."));
     else
         h.markup("<p class=\"none\">").text(trouble).markup("</p>");
     h.markup("<h2>Receipts</h2><form method=\"get\" action=\"/ledger\" role=\"search\">");
@@ -154,7 +158,8 @@ Html ledger(const Json& accounts, const std::string& trouble, const Listed& rece
     if (const std::string& of = view.user.empty() ? view.node : view.user; !of.empty())
         h.markup("?of=").in_address(of);
     h.markup("\">Statement of this account</a></p>");
-    h.add(table("Receipts, the newest first", receipt_columns, receipts.rows, "No receipt here."));
+    h.add(table("Receipts, the newest first", receipt_columns, receipts.rows,
+                "No receipt here. A job has one when it leaves a place, or ends."));
     return h.add(pager(receipts, "/ledger")), h;
 }
 
@@ -173,7 +178,8 @@ Html statement(const Listed& entries, const StatementView& view) {
     h.markup("<h1>Statement</h1><form method=\"get\" action=\"/statement\" role=\"search\">");
     text_input(h, "of", "User or node", view.of);
     h.markup("<button>Show</button></form>");
-    h.add(table("What came and went, the newest first", columns, entries.rows, "No entry."));
+    h.add(table("What came and went, the newest first", columns, entries.rows,
+                "No entry yet: nothing has been paid, earned or given."));
     return h.add(pager(entries, "/statement")), h;
 }
 
@@ -190,16 +196,17 @@ Html report(const Json& rows, const std::string& by, const std::string& span) {
              text_column("CPU-hours", hours_asked, true), text_column("Used", hours_used, true),
              text_column("Efficiency", percent_used, true),
              text_column(
-                 "Mean wait", [](const Json& r) { return duration(r, "wait_mean_s"); }, true),
+                 "Mean wait",
+                 [](const Json& r) { return three_digits(duration(r, "wait_mean_s")); }, true),
              text_column("Slowdown", slowdown, true), number_column("Moves", "moves"),
-             number_column("Freezes", "freezes"), number_column("Paid", "paid"),
-             number_column("Earned", "earned")})
+             number_column("Freezes", "freezes"), money_column("Paid", "paid"),
+             money_column("Earned", "earned")})
         columns.push_back(std::move(c));
     Html h;
     h.markup("<h1>Report</h1>").add(choice("Summed up", "/report?by=", report_ways, by));
     h.markup("<p>Of the last ").text(span);
     h.markup(", by receipts and by the day on which jobs ended.</p>");
-    return h.add(table("Use, waits and money", columns, rows, "Nothing is known of this time.")), h;
+    return h.add(table("Use, waits and money", columns, rows, "Nothing has run in this time.")), h;
 }
 
 }  // namespace souk::tools::web

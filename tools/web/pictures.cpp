@@ -5,11 +5,15 @@
 #include <cmath>
 #include <optional>
 
+#include "tools/common/job_rows.hpp"
+
 namespace souk::tools::web {
 namespace {
 
+// A picture's own units; a window stretches it, and style.css sets the text beside it.
 constexpr double line_width = 600, line_height = 80;
-constexpr double lane_height = 22, lanes_width = 800, names_width = 110, axis_height = 20;
+constexpr double lane_height = 22, lanes_width = 800;
+constexpr int parts = 4;           // of an axis
 constexpr size_t first_steps = 8;  // those before what a story leaves out
 
 Html& attribute(Html& h, Markup name, double value) {
@@ -18,10 +22,10 @@ Html& attribute(Html& h, Markup name, double value) {
 
 const char* class_of(Bar::Kind kind) {
     switch (kind) {
-        case Bar::Kind::waits: return "waits";
-        case Bar::Kind::runs: return "runs";
+        case Bar::Kind::waits: return "wait";
+        case Bar::Kind::runs: return "run";
         case Bar::Kind::frozen: return "frozen";
-        case Bar::Kind::stopped: return "stopped";
+        case Bar::Kind::stopped: return "stands";
         case Bar::Kind::unknown: return "unknown";
     }
     return "";
@@ -34,27 +38,27 @@ std::string clock_text(double at, double span) {
     return span > 2 * 86'400 ? all.substr(5, 5) : span > 600 ? all.substr(11, 5) : all.substr(11);
 }
 
-void axis(Html& h, const Lanes& lanes, double height) {
-    constexpr int ticks = 4;
-    const double span = lanes.to - lanes.from;
-    for (int i = 0; i <= ticks; ++i) {
-        const double part = static_cast<double>(i) / ticks,
-                     x = names_width + part * (lanes_width - names_width);
-        h.markup("<line class=\"grid\"");
-        attribute(h, "x1", x);
-        attribute(h, "x2", x);
+// Draws lines from top to bottom where the times below are.
+void grid(Html& h, double width, double height) {
+    for (int i = 1; i < parts; ++i) {
+        h.markup("<line class=\"grid\" vector-effect=\"non-scaling-stroke\"");
+        attribute(h, "x1", width * i / parts);
+        attribute(h, "x2", width * i / parts);
         attribute(h, "y1", 0);
-        attribute(h, "y2", height).markup("/><text");
-        attribute(h, "x", x);
-        attribute(h, "y", height + axis_height - 6).markup(" text-anchor=\"");
-        if (i == 0)
-            h.markup("start");
-        else if (i == ticks)
-            h.markup("end");
-        else
-            h.markup("middle");
-        h.markup("\">").text(clock_text(lanes.from + part * span, span)).markup("</text>");
+        attribute(h, "y2", height).markup("/>");
     }
+}
+
+// Writes the times below a picture, and the zone with the last one.
+void times(Html& h, double from, double to) {
+    const double span = to - from;
+    h.markup("<div class=\"ticks\">");
+    for (int i = 0; i <= parts; ++i) {
+        h.markup("<span>").text(clock_text(from + span * i / parts, span));
+        if (i == parts) h.markup(" ").text(zone_of(to));
+        h.markup("</span>");
+    }
+    h.markup("</div></figure>");
 }
 
 // The life of a job, step by step.
@@ -70,7 +74,7 @@ class Story {
         last_ = at;
         using K = Bar::Kind;
         if (what == "submitted" || what == "went_back")
-            begin(K::waits, at, lane("waits"));
+            begin(K::waits, at, lane("wait"));
         else if (what == "started" || what == "thawed" || what == "resumed" || what == "moved")
             begin(K::runs, at, node.empty() ? lanes_of_bar() : lane(node));
         else if (what == "frozen")
@@ -100,7 +104,7 @@ class Story {
     void begin(Bar::Kind kind, double at, size_t lane) {
         end(at);
         last_lane_ = lane;
-        if (lanes_.names.empty()) lanes_.names.emplace_back("waits");
+        if (lanes_.names.empty()) lanes_.names.emplace_back("wait");
         open_ = Bar{lane, at, at, kind, "", ""};
     }
     void end(double at) {
@@ -109,8 +113,8 @@ class Story {
         const Json one = {{"s", open_->to - open_->from}};
         open_->label =
             std::string(class_of(open_->kind)) +
-            (lanes_.names[open_->lane] == "waits" ? "" : " on " + lanes_.names[open_->lane]) +
-            ", " + duration(one, "s");
+            (lanes_.names[open_->lane] == "wait" ? "" : " on " + lanes_.names[open_->lane]) + ", " +
+            three_digits(duration(one, "s"));
         lanes_.bars.push_back(*std::exchange(open_, std::nullopt));
     }
 
@@ -126,10 +130,15 @@ Html line_picture(const std::vector<Stretch>& stretches, double from, double to,
                   const std::string& label) {
     double most = 0, before = 0;
     for (const Stretch& s : stretches) most = std::max(most, s.value);
+    const Json top = {{"most", most}};
     Html h;
+    h.markup("<figure class=\"plot\"><figcaption>").text(label).markup("</figcaption>");
+    h.markup("<div class=\"scale\"><span>").text(most > 0 ? money_figure(top, "most") : "-");
+    h.markup("</span><span>0</span></div>");
     h.markup(
         "<svg class=\"line\" role=\"img\" viewBox=\"0 0 600 80\" preserveAspectRatio=\"none\"");
     h.markup(" aria-label=\"").text(label).markup("\">");
+    grid(h, line_width, line_height);
     const double span = std::max(to - from, 1.0);
     bool open = false;
     for (const Stretch& s : stretches) {
@@ -149,7 +158,8 @@ Html line_picture(const std::vector<Stretch>& stretches, double from, double to,
         }
     }
     if (open) h.markup("\"/>");
-    return h.markup("</svg>"), h;
+    h.markup("</svg>");
+    return times(h, from, to), h;
 }
 
 Html lanes_picture(const Lanes& lanes, const std::string& label) {
@@ -157,17 +167,15 @@ Html lanes_picture(const Lanes& lanes, const std::string& label) {
     const double span = std::max(lanes.to - lanes.from, 1e-3);
     const auto x_of = [&](double at) {
         const double part = std::clamp((at - lanes.from) / span, 0.0, 1.0);
-        return names_width + part * (lanes_width - names_width);
+        return part * lanes_width;
     };
     Html h;
-    h.markup("<svg class=\"lanes\" role=\"group\" viewBox=\"0 0 800 ").number(height + axis_height);
+    h.markup("<figure class=\"plot\"><div class=\"names\">");
+    for (const std::string& name : lanes.names) h.markup("<span>").text(name).markup("</span>");
+    h.markup("</div><svg class=\"lanes\" role=\"group\" preserveAspectRatio=\"none\"");
+    attribute(h, "height", height).markup(" viewBox=\"0 0 800 ").number(height);
     h.markup("\" aria-label=\"").text(label).markup("\">");
-    axis(h, lanes, height);
-    for (size_t i = 0; i < lanes.names.size(); ++i) {
-        h.markup("<text x=\"0\"");
-        attribute(h, "y", lane_height * (static_cast<double>(i) + 0.68)).markup(">");
-        h.text(lanes.names[i]).markup("</text>");
-    }
+    grid(h, lanes_width, height);
     for (const Bar& bar : lanes.bars) {
         const double x = x_of(bar.from);
         if (!bar.address.empty())
@@ -185,12 +193,16 @@ Html lanes_picture(const Lanes& lanes, const std::string& label) {
         if (!bar.address.empty()) h.markup("</a>");
     }
     for (const Mark& mark : lanes.marks) {
-        h.markup("<circle class=\"mark\" r=\"3\"");
-        attribute(h, "cx", x_of(mark.at));
-        attribute(h, "cy", lane_height * (static_cast<double>(mark.lane) + 0.5));
-        h.markup("><title>").text(mark.label).markup("</title></circle>");
+        const double top = lane_height * static_cast<double>(mark.lane);
+        h.markup("<line class=\"mark\" vector-effect=\"non-scaling-stroke\"");
+        attribute(h, "x1", x_of(mark.at));
+        attribute(h, "x2", x_of(mark.at));
+        attribute(h, "y1", top + 1);
+        attribute(h, "y2", top + lane_height - 1);
+        h.markup("><title>").text(mark.label).markup("</title></line>");
     }
-    return h.markup("</svg>"), h;
+    h.markup("</svg>");
+    return times(h, lanes.from, lanes.to), h;
 }
 
 Lanes lanes_of_story(const Json& story, double now) {

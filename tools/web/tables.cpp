@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/web/tables.hpp"
 
+#include "tools/common/job_rows.hpp"
 #include "tools/common/job_state.hpp"
 
 namespace souk::tools::web {
 namespace {
 
-std::string name_or_command(const Json& j) {
-    const std::string name = field(j, "name");
-    return name == "-" ? field(j, "command") : name;
-}
-
-// Names the node where the job is, the one where it goes, and how much has been sent.
+// Names the node where the job is, the one where it goes, and how much has been sent; of a group
+// the first nodes where its jobs run.
 void where(Html& h, const Json& j) {
+    if (is_group(j)) {
+        const Json nodes = j.value("where", Json::array());
+        for (const Json& node : nodes) {
+            if (&node != &nodes.front()) h.markup(" ");
+            if (node.is_string()) node_link(h, node.get<std::string>());
+        }
+        const size_t all = j.value("nodes", size_t{0});
+        if (all > nodes.size())
+            h.markup(" and ").text(std::to_string(all - nodes.size())).markup(" more");
+        return;
+    }
     if (const std::string at = field(j, "where"); at != "-") node_link(h, at);
     if (const std::string to = field(j, "going_to"); to != "-") node_link(h.markup(" to "), to);
-    if (const std::string part = sent(j); part != "-") h.markup(", ").text(part);
+    if (const std::string part = sent(j); part != "-") h.markup(", ").text(three_digits(part));
 }
 
 void places(Html& h, const Json& j) {
@@ -26,31 +34,80 @@ void places(Html& h, const Json& j) {
     }
 }
 
-void state(Html& h, const Json& j) {
-    const std::string text = field(j, "status");
-    h.markup("<span class=\"state ").text(text.substr(0, text.find_first_of(" ,"))).markup("\">");
-    h.text(j.contains("id") ? job_state(j) : node_state(j)).markup("</span>");
+// Writes a class for each word of the text that is one, so that a style sheet colours it.
+Html& coloured(Html& h, const std::string& word, const std::string& text) {
+    h.markup("<span class=\"state ").text(word.substr(0, word.find_first_of(" ,")));
+    return h.markup("\">").text(text).markup("</span>");
+}
+
+void states(Html& h, const Json& row) {
+    if (!is_group(row)) {
+        write_state(h, row);
+        return;
+    }
+    const std::string all = row_states(row);  // "3 run, 6 frozen"
+    for (size_t at = 0; at < all.size();) {
+        const size_t end = std::min(all.find(", ", at), all.size());
+        const std::string one = all.substr(at, end - at);
+        coloured(at > 0 ? h.markup(" ") : h, one.substr(one.find(' ') + 1), one);
+        at = end + 2;
+    }
 }
 
 Column job_column() {
-    return {"Job", false, [](Html& h, const Json& j) { job_link(h, field(j, "id")); }};
+    return {"Job", false, [](Html& h, const Json& j) { job_link(h, field(j, "id")); }, "id"};
 }
+
+// Links a group to the page on which its jobs stand below it, and back.
+Column row_column(const Fold& fold) {
+    return {"Job", false,
+            [fold](Html& h, const Json& j) {
+                if (!is_group(j)) {
+                    job_link(h, field(j, "id"));
+                    return;
+                }
+                const std::string id = row_id(j);
+                const bool open = id == fold.open;
+                h.markup("<a class=\"group\" href=\"").text(fold.path);
+                if (!open) h.text(fold.query).in_address(id);
+                h.markup("\" aria-expanded=\"").markup(open ? Markup("true") : Markup("false"));
+                h.markup("\">").text(row_title(j)).markup("</a>");
+            },
+            "id"};
+}
+
+void why(Html& h, const Json& j) {
+    if (!is_group(j)) {
+        h.text(field(j, "comment"));
+        return;
+    }
+    const Json& first = job_of(j);
+    if (field(first, "status") != "run") h.text(field(first, "comment")).markup(" ");
+    h.markup("<a href=\"/jobs?group=").in_address(row_id(j)).markup("\">");
+    h.markup(field(j, "kind") == "gang" ? Markup("its components") : Markup("its jobs"));
+    h.markup("</a>");
+}
+
+std::string run_time(const Json& j) { return three_digits(duration(j, "runtime_s")); }
 
 }  // namespace
 
-std::string or_none(const std::string& text) { return text == "-" || text == "0" ? "none" : text; }
+std::string with_unit(const std::string& figure, std::string_view unit) {
+    return figure == "-" || figure == "0" ? figure : figure + " " + std::string(unit);
+}
 
-Column plain_column(Markup title, const char* key) {
-    return {title, false, [key](Html& h, const Json& j) { h.text(or_none(field(j, key))); }};
+Column plain_column(Markup title, const char* key, Markup kind) {
+    return {title, false, [key](Html& h, const Json& j) { h.text(field(j, key)); }, kind};
 }
-Column number_column(Markup title, const char* key) {
-    return {title, true, [key](Html& h, const Json& j) { h.text(or_none(field(j, key))); }};
+Column number_column(Markup title, const char* key, Markup kind) {
+    return {title, true, [key](Html& h, const Json& j) { h.text(field(j, key)); }, kind};
 }
-Column money_column(Markup title, const char* key) {
-    return {title, true, [key](Html& h, const Json& j) { h.text(or_none(rounded_money(j, key))); }};
+Column money_column(Markup title, const char* key, Markup unit, Markup kind) {
+    return {title, true, [key](Html& h, const Json& j) { h.text(money_figure(j, key)); }, kind,
+            unit};
 }
-Column text_column(Markup title, std::string (*text)(const Json&), bool number) {
-    return {title, number, [text](Html& h, const Json& j) { h.text(or_none(text(j))); }};
+Column text_column(Markup title, std::string (*text)(const Json&), bool number, Markup kind) {
+    return {title, number, [text](Html& h, const Json& j) { h.text(text(j)); }, kind};
 }
 
 Html& node_link(Html& h, const std::string& name) {
@@ -59,24 +116,43 @@ Html& node_link(Html& h, const std::string& name) {
 Html& job_link(Html& h, const std::string& id) {
     return h.markup("<a href=\"/job/").in_address(id).markup("\">").text(id).markup("</a>");
 }
+Html& write_state(Html& h, const Json& one) {
+    const bool is_job = one.contains("id");
+    const std::string text = is_job ? job_state(one) : node_state(one);
+    return coloured(h, is_job ? text : field(one, "status"), text);
+}
 
 Html table(Markup caption, const std::vector<Column>& columns, const Json& rows, Markup none) {
     Html h;
     if (rows.empty()) return h.markup("<p class=\"none\">").markup(none).markup("</p>"), h;
+    const auto classes = [&h](const Column& c, bool applies) {
+        std::string all = c.number ? "number" : "";
+        for (const std::string_view one : {c.kind.text, std::string_view(applies ? "" : "no")})
+            if (!one.empty()) (all += all.empty() ? "" : " ") += one;
+        if (!all.empty()) h.markup(" class=\"").text(all).markup("\"");
+    };
     h.markup("<table><caption>").markup(caption).markup("</caption><thead><tr>");
     for (const Column& c : columns) {
         h.markup("<th scope=\"col\"");
-        if (c.number) h.markup(" class=\"number\"");
-        h.markup(">").markup(c.title).markup("</th>");
+        classes(c, true);
+        h.markup(">").markup(c.title);
+        if (!c.unit.text.empty()) h.markup(" <small>").markup(c.unit).markup("</small>");
+        h.markup("</th>");
     }
     h.markup("</tr></thead><tbody>");
     for (const Json& row : rows) {
-        h.markup("<tr>");
+        h.markup(row.contains("part_of") ? Markup("<tr class=\"part\">") : Markup("<tr>"));
         for (const Column& c : columns) {
+            Html cell;
+            c.cell(cell, row);
+            const bool applies = !cell.empty() && cell.str() != "-";
             h.markup("<td data-title=\"").markup(c.title).markup("\"");
-            if (c.number) h.markup(" class=\"number\"");
-            c.cell(h.markup("><span>"), row);
-            h.markup("</span></td>");
+            classes(c, applies);
+            h.markup("><span>");
+            if (applies)
+                h.add(cell).markup("</span></td>");
+            else
+                h.markup("-</span></td>");
         }
         h.markup("</tr>");
     }
@@ -85,54 +161,54 @@ Html table(Markup caption, const std::vector<Column>& columns, const Json& rows,
 
 const std::vector<Column>& node_columns() {
     static const std::vector<Column> columns = {
-        {"Node", false, [](Html& h, const Json& n) { node_link(h, field(n, "node")); }},
-        {"State", false, state},
+        {"Node", false, [](Html& h, const Json& n) { node_link(h, field(n, "node")); }, "id"},
+        {"State", false, [](Html& h, const Json& n) { write_state(h, n); }, "states"},
         number_column("Guests", "guests"),
         text_column(
             "Jobs' load", [](const Json& n) { return percent(n, "load_permille"); }, true),
-        money_column("Price", "current_price"),
-        money_column("Next price", "next_price"),
-        money_column("Reserve", "reserve"),
+        {"Price", true, [](Html& h, const Json& n) { h.text(node_price(n)); }, "", an_hour},
+        {"Next price", true, [](Html& h, const Json& n) { h.text(node_next_price(n)); }, "",
+         an_hour},
+        money_column("Reserve", "reserve", an_hour, "minor"),
         number_column("Speed", "speed"),
         number_column("CPUs", "cpus"),
-        text_column("Free memory", free_memory, true),
-        money_column("Earned", "earned"),
+        text_column(
+            "Free memory", [](const Json& n) { return three_digits(free_memory(n)); }, true),
+        money_column("Earned", "earned", "", "minor"),
     };
     return columns;
 }
 
-const std::vector<Column>& job_columns() {
-    static const std::vector<Column> columns = {
-        job_column(),
-        plain_column("User", "user"),
-        {"State", false, state},
+std::vector<Column> job_columns(const Fold& fold) {
+    return {
+        row_column(fold),
+        text_column("Name", row_name, false, "name"),
+        {"State", false, states, "states"},
         {"Where", false, where},
-        money_column("Worth", "value"),
-        money_column("Price", "price"),
+        {"Bid", true, [](Html& h, const Json& j) { h.text(money_figure(job_of(j), "value")); }, "",
+         an_hour},
+        text_column("Price", row_price, true),
         money_column("Cost", "cost"),
-        text_column(
-            "Run", [](const Json& j) { return duration(j, "runtime_s"); }, true),
-        text_column("Name", name_or_command),
-        plain_column("Why", "comment"),
+        text_column("Run", run_time, true),
+        {"User", false, [](Html& h, const Json& j) { h.text(field(job_of(j), "user")); }, "minor"},
+        {"Why", false, why, "words"},
     };
-    return columns;
 }
 
 const std::vector<Column>& finished_columns() {
     static const std::vector<Column> columns = {
         job_column(),
-        plain_column("User", "user"),
+        text_column("Name", row_name, false, "name"),
+        {"Exit", true, [](Html& h, const Json& j) { h.text(field(j, "exit")); }},
         text_column("Ended", [](const Json& j) { return local_time(j, "ended_unix_s"); }),
+        text_column("Run", run_time, true),
         text_column(
-            "Run", [](const Json& j) { return duration(j, "runtime_s"); }, true),
-        text_column(
-            "Wait", [](const Json& j) { return duration(j, "wait_s"); }, true),
-        number_column("Moves", "migrations"),
-        number_column("Freezes", "freezes"),
+            "Wait", [](const Json& j) { return three_digits(duration(j, "wait_s")); }, true),
+        number_column("Moves", "migrations", "minor"),
+        number_column("Freezes", "freezes", "minor"),
         {"Ran on", false, places},
         money_column("Cost", "cost"),
-        {"Exit", true, [](Html& h, const Json& j) { h.text(field(j, "exit")); }},
-        text_column("Name", name_or_command),
+        plain_column("User", "user", "minor"),
     };
     return columns;
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Pages consist of these: tables with links, lists of a name and a value, links to the next part of
 // a list. Pure.
+//
+// "-" says that something does not apply, "0" is zero, and a figure has at most three digits that
+// count.
 #pragma once
 
 #include <functional>
@@ -16,21 +19,33 @@ struct Column {
     Markup title;
     bool number = false;  // to the right
     std::function<void(Html&, const Json&)> cell;
+    Markup kind =
+        "";  // a class of style.css: "id", "minor" (a small window leaves it out), "words"
+    Markup unit = "";  // stands small in the title
 };
-// These make a column of a value. Money of 0 and values that are not there are `none`.
-Column plain_column(Markup title, const char* key);
-Column number_column(Markup title, const char* key);
-Column money_column(Markup title, const char* key);
-Column text_column(Markup title, std::string (*text)(const Json&), bool number = false);
+// These make a column of a value.
+Column plain_column(Markup title, const char* key, Markup kind = "");
+Column number_column(Markup title, const char* key, Markup kind = "");
+Column money_column(Markup title, const char* key, Markup unit = "", Markup kind = "");
+Column text_column(Markup title, std::string (*text)(const Json&), bool number = false,
+                   Markup kind = "");
 
-// `caption` names the table for readers who do not see it.
+inline constexpr Markup an_hour = "per CPU-hour";
+// "45 per CPU-hour"; "-" and "0" as they are.
+std::string with_unit(const std::string& figure, std::string_view unit);
+
+// `caption` names the table for readers who do not see it. `none`: what it says without a row. A
+// row with `part_of` is one of a group above it.
 Html table(Markup caption, const std::vector<Column>& columns, const Json& rows, Markup none);
 const std::vector<Column>& node_columns();
-const std::vector<Column>& job_columns();
+// `fold` leads to the same page with a group's jobs; its query ends before the group's id.
+std::vector<Column> job_columns(const Fold& fold = {});
 const std::vector<Column>& finished_columns();
 
 Html& node_link(Html& h, const std::string& name);
 Html& job_link(Html& h, const std::string& id);
+// Writes the state in one word and its colour.
+Html& write_state(Html& h, const Json& job_or_node);
 // Links to where the list begins and goes on.
 Html pager(const Listed& list, Markup path);
 
@@ -51,7 +66,5 @@ class Facts {
   private:
     Html h_;
 };
-// "-" as "none"; 0 too where it is money.
-std::string or_none(const std::string& text);
 
 }  // namespace souk::tools::web
