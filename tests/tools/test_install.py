@@ -75,8 +75,8 @@ def test_what_make_demo_builds_is_enough_for_its_story(tmp_path):
     assert len(made) > 8, made
     for program in made:
         shutil.copy(ROOT / program, tmp_path)
-    done = subprocess.run(["python3", ROOT / "scripts/demo", "--fast", tmp_path], capture_output=True,
-                          text=True, timeout=300)
+    done = subprocess.run(["python3", ROOT / "scripts/demo", "--fast", tmp_path],
+                          capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     assert "complete, in order, once" in done.stdout, done.stdout
 

@@ -122,8 +122,10 @@ END_TEST
 START_TEST(a_window_of_200_columns_shows_more_columns_and_whole_reasons) {
     View view = plain();
     const std::string text = text_of(some(), view, 50, 200);
-    for (const char* part : {"RESERVE", "CPU WAIT JOBS HERE", "MEMORY", "MOVES", " n1.2\n",
-                             "outbid; 41 would win a place\n"})
+    // What no panel needs shows all of the chosen job.
+    for (const char* part :
+         {"\nn1.2\n", "runtime                12m05s", "RESERVE", "CPU WAIT JOBS HERE", "MEMORY",
+          "MOVES", " n1.2\n", "outbid; 41 would win a place\n"})
         ck_assert_msg(text.find(part) != std::string::npos, "%s in\n%s", part, text.c_str());
 }
 END_TEST

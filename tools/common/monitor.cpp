@@ -112,18 +112,6 @@ const std::vector<Column>& columns_of(Panel panel) {
     return panel == Panel::nodes ? nodes : panel == Panel::jobs ? jobs : moves;
 }
 
-Colour colour_of(const std::string& state) {
-    const std::string word = state.substr(0, state.find(','));
-    if (word == "run" || word == "busy" || word == "free") return Colour::run;
-    if (word == "wait") return Colour::wait;
-    if (word == "frozen") return Colour::frozen;
-    if (word == "stands" || word == "unable" || word == "disconnected" || word == "lost")
-        return Colour::bad;
-    if (word == "moving" || word == "starting" || word == "freezing" || word == "thawing")
-        return Colour::moves;
-    return Colour::dim;
-}
-
 bool is_moving(const Json& job) {
     const std::string s = field(job, "status");
     return s == "moving" || s == "freezing" || s == "thawing" || s == "starting";
@@ -341,7 +329,7 @@ Line line_of(Panel panel, const std::vector<std::string>& cells, const Fit& fit,
         if (std::string_view(columns_of(panel)[c].title) ==
                 (panel == Panel::moves ? "STEP" : "STATE") &&
             !state.empty())
-            line.paints.push_back({characters(line.text), fit.widths[i], colour_of(state)});
+            line.paints.push_back({characters(line.text), fit.widths[i], state_colour(state)});
         line.text += shown;
     }
     line.text = cut(line.text, columns);
@@ -458,8 +446,9 @@ const std::vector<std::string>& help_lines() {
         "F8 f       freeze the chosen job",
         "t o r      thaw the chosen job; hold it until it is released; release it",
         "F9 k       cancel the chosen job, or array",
-        "states     run, wait, frozen (on disk), stands (stopped in memory), starting, moving,",
-        "           freezing, thawing; of a node free, busy, off, unable, disconnected, lost",
+        "states     of a job run, wait, frozen (on disk), stands (stopped in memory),",
+        "           starting, moving, freezing, thawing; of a node free, busy, off, unable,",
+        "           disconnected, lost",
         "F10 q      leave",
     };
     return lines;
@@ -518,6 +507,26 @@ Heights heights(Panel keys, size_t nodes, size_t jobs, size_t moves, size_t rows
     return h;
 }
 
+// All of one job or node in so many lines, in as many columns as there is room for.
+void add_detail(std::vector<Line>& lines, const Seen& seen, const std::string& id, size_t rows,
+                size_t columns) {
+    constexpr size_t wide = 66;
+    const size_t before = lines.size(), at_once = rows - 1,
+                 across = std::max<size_t>(1, columns / wide);
+    if (!id.empty()) {
+        lines.push_back({cut(id, columns), Line::Kind::title});
+        const auto texts = detail(seen, id);
+        for (size_t row = 0; row < std::min(at_once, texts.size()); ++row) {
+            std::string text;
+            for (size_t part = 0; part < across; ++part)
+                if (const size_t i = part * at_once + row; i < texts.size())
+                    text = padded(text, part * wide, false) + cut(texts[i], wide - 2);
+            lines.push_back({cut(text, columns), Line::Kind::plain});
+        }
+    }
+    lines.resize(before + rows);
+}
+
 std::vector<Line> body(const Seen& seen, View& view, size_t rows, size_t columns) {
     std::vector<Line> lines;
     if (view.help || !view.open.empty()) {
@@ -528,10 +537,16 @@ std::vector<Line> body(const Seen& seen, View& view, size_t rows, size_t columns
     }
     const auto nodes = rows_of(seen, view, Panel::nodes), jobs = rows_of(seen, view, Panel::jobs),
                moves = rows_of(seen, view, Panel::moves);
-    const Heights has = heights(view.panel, nodes.size(), jobs.size(), moves.size(), rows);
+    // What no panel needs shows all of the chosen job or node.
+    constexpr size_t worth = 8;
+    const size_t need = 3 + nodes.size() + jobs.size() + (moves.empty() ? 0 : 1 + moves.size());
+    const size_t spare = rows > need + worth ? rows - need : 0;
+    const Heights has = heights(view.panel, nodes.size(), jobs.size(), moves.size(), rows - spare);
     add_panel(lines, view, Panel::nodes, nodes, has.nodes, columns);
     add_panel(lines, view, Panel::jobs, jobs, has.jobs, columns);
     add_panel(lines, view, Panel::moves, moves, has.moves, columns);
+    const std::string id = chosen_group(seen, view).empty() ? chosen(seen, view) : "";
+    if (spare > 0) add_detail(lines, seen, id, spare, columns);
     return lines;
 }
 

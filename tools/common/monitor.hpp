@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/job_state.hpp"
 #include "tools/common/table.hpp"
 
 namespace souk::tools::mmon {
@@ -40,8 +41,7 @@ struct View {
     bool unicode = true;
 };
 
-// A colour is one state, as on the pages of souk-web.
-enum class Colour : uint8_t { plain, run, wait, frozen, moves, bad, dim };
+using Colour = StateColour;
 struct Line {
     enum class Kind : uint8_t { plain, head, title, chosen_title, selected, key };
     std::string text;

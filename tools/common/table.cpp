@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernel/base/units.hpp"
+#include "tools/common/job_state.hpp"
 
 namespace souk::tools {
 namespace {
@@ -179,12 +180,14 @@ std::string Table::text() const {
         for (size_t i = 0; i < row.size(); ++i)
             widths[i] = std::max(widths[i], width(shown(row[i])));
     std::string out;
+    const bool colours = stdout_has_colours();
     const auto line = [&](auto cell) {
         std::string text;
         for (size_t i = 0; i < columns_.size(); ++i) {
             const std::string& value = cell(i);
             const std::string pad(widths[i] - width(value), ' ');
-            text += (i ? "  " : "") + (columns_[i].right ? pad + value : value + pad);
+            const std::string seen = columns_[i].state && colours ? coloured_state(value) : value;
+            text += (i ? "  " : "") + (columns_[i].right ? pad + seen : seen + pad);
         }
         text.erase(text.find_last_not_of(' ') + 1);
         out += (out.empty() ? "" : "\n") + text;

@@ -54,6 +54,7 @@ class Table {
     struct Column {
         const char* title;
         bool right = false;
+        bool state = false;  // on a terminal it has the colour of its state
     };
     explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
     void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }

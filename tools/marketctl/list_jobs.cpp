@@ -28,7 +28,7 @@ Table jobs_table() {
     return Table({{"ID"},
                   {"User"},
                   {"Name"},
-                  {"Status"},
+                  {"Status", false, true},
                   {"Exit", true},
                   {"V", true},
                   {"T-runtime", true},

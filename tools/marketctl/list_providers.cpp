@@ -36,7 +36,7 @@ std::string line_of(const std::string& version, const Others& o) {
 Result<std::string> providers_text(const Answer& providers) {
     Table table({{"Node"},
                  {"Address"},
-                 {"Status"},
+                 {"Status", false, true},
                  {"Min", true},
                  {"Curr", true},
                  {"Next", true},

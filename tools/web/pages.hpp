@@ -34,7 +34,7 @@ std::string document(const std::string& title, const std::string& market, const 
                      const Html& main, const Visitor& visitor = {}, bool still = false,
                      const std::string& zone = "");
 
-// Where a group of jobs leads: to the same page, on which its jobs stand below it.
+// A Fold leads from a group of jobs to the same page, on which its jobs stand below it.
 struct Fold {
     std::string open = {};         // the group whose jobs are shown; empty: none
     std::string path = "/jobs";    // of this page, without a group

@@ -110,7 +110,7 @@ Html job(const Json& one, const Json& why, const Json& story, const std::string&
     facts.add("Bid", with_unit(money_figure(one, one.contains("bid") ? "bid" : "value"), per_hour));
     if (one.contains("bid")) facts.add("Worth", with_unit(money_figure(one, "value"), per_hour));
     facts.add("Price now", with_unit(row_price(one), per_hour));
-    // What was paid in the end is exact.
+    // The cost of a job that has ended is exact, as receipts have it.
     if (one.contains("ended_unix_s"))
         facts.add("Cost", field(one, "cost"));
     else
