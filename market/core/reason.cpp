@@ -210,8 +210,8 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "no way to put them on the nodes of the market is found, even if all were empty: ask for "
      "smaller components"},
     {stands_here, "stands_here", "stands in memory on {node}, and goes on there at once",
-     "a suspended job first only stops (stand_max_s of marketd.conf): it costs nothing, and goes "
-     "on in milliseconds when its bid wins there again"},
+     "a job that loses its place first only stops (stand_max_s of marketd.conf): it costs nothing, "
+     "and goes on in milliseconds when its bid wins there again"},
     {memory_wanted, "memory_wanted", "job {job} needs the memory in which it stood on {node}",
      "it stood in memory, and goes to disk for a job that has a place there"},
     {stood_enough, "stood_enough", "stood long enough on {node}",

@@ -70,7 +70,8 @@ constexpr SolverOption table[] = {
     {"quantum_s", "quantum", Kind::time, second, ns_per_s, long_time, "proportional_share",
      "proportional_share: a turn", get<&O::quantum>, set<&O::quantum>},
     {"stand_max_s", "stand-max", Kind::time, second, 0, long_time, "",
-     "for which a suspended job stands in memory at most (0: it goes to disk at once)",
+     "for which a job that has lost its place stands in memory at most (0: it goes to disk at "
+     "once)",
      get<&O::stand_max>, set<&O::stand_max>},
     {"link_bytes_per_s",
      "link",

@@ -122,7 +122,7 @@ END_TEST
 START_TEST(a_window_of_200_columns_shows_more_columns_and_whole_reasons) {
     View view = plain();
     const std::string text = text_of(some(), view, 50, 200);
-    // What no panel needs shows all of the chosen job.
+    // Lines that no panel needs show all of the chosen job.
     for (const char* part :
          {"\nn1.2\n", "runtime                12m05s", "RESERVE", "CPU WAIT JOBS HERE", "MEMORY",
           "MOVES", " n1.2\n", "outbid; 41 would win a place\n"})

@@ -537,7 +537,7 @@ std::vector<Line> body(const Seen& seen, View& view, size_t rows, size_t columns
     }
     const auto nodes = rows_of(seen, view, Panel::nodes), jobs = rows_of(seen, view, Panel::jobs),
                moves = rows_of(seen, view, Panel::moves);
-    // What no panel needs shows all of the chosen job or node.
+    // Lines that no panel needs show all of the chosen job or node.
     constexpr size_t worth = 8;
     const size_t need = 3 + nodes.size() + jobs.size() + (moves.empty() ? 0 : 1 + moves.size());
     const size_t spare = rows > need + worth ? rows - need : 0;
