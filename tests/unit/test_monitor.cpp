@@ -32,7 +32,7 @@ Seen some() {
          "cost": 0.5, "runtime_s": 725, "name": "night", "command": "sh", "comment": ""},
         {"id": "n1.10", "user": "jürgen", "status": "moving", "where": "n1", "going_to": "n2",
          "value": 30, "price": 1, "cost": 0, "runtime_s": 3, "name": "", "command": "./simulate",
-         "comment": "n2 runs at speed 300, n1 at 100", "image_bytes": 5000000,
+         "comment": "a node of speed 300 is free", "image_bytes": 5000000,
          "sent_bytes": 2000000, "sending_bytes": 5500000, "sent_bytes_per_s": 1000000,
          "forecast_total_ms": 812.3},
         {"id": "n1.3", "user": "bob", "status": "wait", "value": 9, "runtime_s": 0, "name": "",
@@ -71,7 +71,7 @@ START_TEST(nodes_and_jobs_are_there_at_once_in_24_lines_of_80_characters) {
         "n10   off, 3/5 gone    0   0%     -    -       1    80    4  6.8/7.8 GB      0\n"
         "JOB   USER   STATE  WHERE BID PRICE NAME       WHY\n"
         ">n1.2  ann    run    n1     40  12.5 night      -\n"
-        "n1.10 jürgen moving n1>n2  30     1 ./simulate n2 runs at speed 300, n1 at 100\n"
+        "n1.10 jürgen moving n1>n2  30     1 ./simulate a node of speed 300 is free\n"
         "n1.3  bob    wait   -       9     - xz         outbid; 41 would win a place\n";
     ck_assert_text(text.substr(0, upper.size()), upper);
     ck_assert(text.find("JOB+  STEP   FROM TO SENT") != std::string::npos);
@@ -206,8 +206,8 @@ START_TEST(jobs_and_moves_are_sorted_filtered_and_opened) {
     press("tab", seen, view);
     std::string text = text_of(seen, view, 30);
     const std::string moves =
-        "JOB+  STEP   FROM TO SENT                   WHY\n"
-        ">n1.10 moving n1   n2 2 MB of 5.5 MB, 1 MB/s n2 runs at speed 300, n1 at 100\n";
+        "JOB+  STEP   FROM TO SENT                   EXPECTED WHY\n"
+        ">n1.10 moving n1   n2 2 MB of 5.5 MB, 1 MB/s   812 ms a node of speed 300 is free\n";
     ck_assert_text(text.substr(text.find("JOB+"), moves.size()), moves);
     press("tab", seen, view);
     press("enter", seen, view);
