@@ -15,6 +15,16 @@ def shown(name):
                           text=True, timeout=20)
 
 
+@pytest.mark.parametrize("words, status, said", [
+    (["--check"], 2, "the directory of the programs is missing: fault-table build/bin [--check]"),
+    (["/no/such", "--check"], 1, "/no/such/clustersim: No such file or directory; build it with")])
+def test_the_table_of_faults_without_a_build_is_one_line(words, status, said):
+    done = subprocess.run([ROOT / "scripts/fault-table", *words], capture_output=True, text=True,
+                          timeout=20)
+    assert done.returncode == status and done.stderr.startswith("fault-table: " + said), done
+    assert done.stderr.count("\n") == 1 and not done.stdout, done
+
+
 @pytest.mark.parametrize("name, command", [
     ("story", "env CK_RUN_SUITE=story build/tests/unit"),
     ("what_repeats_is_told_once_and_counted", "env SOUK_TEST=what_repeats_is_told_once_and_counted "
