@@ -63,11 +63,16 @@ void CertificateRenewal::tick() {
 }
 
 Status CertificateRenewal::renew() {
-    if (!identity_.tls()) return fail("this node runs without certificates");
+    if (!identity_.tls())
+        return fail(CauseCode::not_possible,
+                    "nothing is renewed: this node runs without certificates");
     const trust::Identity& own = *identity_.tls()->identity();
     TRY_ASSIGN(const std::string request, trust::make_request(own.key, config_.node));
     if (!market_.renew(request))
-        return fail("there is no connection to the market (" + market_.trouble() + ")");
+        return fail(CauseCode::away, "nothing is renewed: there is no connection to the market (" +
+                                         market_.trouble() +
+                                         "); it is tried again each minute once half of its "
+                                         "certificate's life is over");
     return {};
 }
 

@@ -152,7 +152,7 @@ Status OwnerRules::change(const wire::CtlRequest& request) {
     const auto& args = request.args;
     if (verb == "provider-set") return set(args[0], args[1]);
     if (verb == "provider-unset") return unset(args[0]);
-    if (verb == "provider-renew") (void)p_.renewal.renew();
+    if (verb == "provider-renew") return p_.renewal.renew();
     if (verb == "provider-pause" || verb == "provider-resume")
         p_.presence.pause(verb == "provider-pause");
     if (verb == "provider-market")

@@ -88,6 +88,8 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
     with Outage(market) as outage:
         refused(market.tool("marketctl", "list-jobs", check=False), "away")
         refused(market.tool("marketctl", "--node", "n2", "list-jobs", check=False), "away")
+        said = refused(market.tool("souk", "node", "renew", "--node", "n1", check=False), "away")
+        assert "nothing is renewed: there is no connection to the market" in said
         # Output goes on.
         steady.printed(steady.lines() + 20)
         # A job whose budget ends is frozen by its home.
