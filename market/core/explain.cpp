@@ -312,7 +312,7 @@ void Explain::describe(const Job& job, Nanos now, JsonWriter& j) const {
     if (!job.reason.empty()) j.field("comment", job.reason.text());
 }
 
-void Explain::describe(const Node& node, int64_t speed_found, Nanos now, JsonWriter& j) const {
+void Explain::describe(const Node& node, Nanos now, JsonWriter& j) const {
     j.field("node", node.id()).field("state", provider_state(node, now)).field("key", node.key.n);
     j.field("connected", node.connected);
     if (!node.connected) j.field("away_s", (now - node.lost_at).seconds());
@@ -321,8 +321,6 @@ void Explain::describe(const Node& node, int64_t speed_found, Nanos now, JsonWri
         .field("rooted_mb", node.rooted_mb);
     if (node.record.has_report)
         j.field("cpus", node.record.report.cpus).field("memory_mb", node.record.report.memory_mb);
-    if (node.record.has_report && speed_found != node.record.report.speed)
-        j.field("speed_found", speed_found);
     j.field("room_mb", node.room_mb).field("in_solver", node.in_solver).key("jobs").begin_array();
     for (const auto& [id, job] : node.jobs) j.value(id.text());
     j.end_array();

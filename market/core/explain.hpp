@@ -61,10 +61,9 @@ class Explain final : public Notes::Texts {
     Nanos next_call() const { return comment_rounds_.next_call(); }
     void changed() { comment_rounds_.changed(); }
 
-    // Keys and values of an open JSON object (tools/common/replies.md). `speed_found`: what
-    // programs have found there.
+    // Keys and values of an open JSON object (tools/common/replies.md).
     void describe(const Job& job, Nanos now, JsonWriter& j) const;
-    void describe(const Node& node, int64_t speed_found, Nanos now, JsonWriter& j) const;
+    void describe(const Node& node, Nanos now, JsonWriter& j) const;
 
     // -- Notes::Texts
 

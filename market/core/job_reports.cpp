@@ -174,29 +174,8 @@ void JobReports::take_use(const NodeName& name, const UseReport& report, Nanos n
     }
 }
 
-// Only a job that ran whole on one node says how fast that is. A component of a gang waits for
-// others, and a job that stopped or moved has run at several speeds.
-void JobReports::note_speed(const Job& job) {
-    const JobReport& r = job.record.report;
-    const JobStats& s = r.stats;
-    const bool whole = r.places.size() == 1 && s.migrations == 0 && s.freezes == 0 &&
-                       s.thaws == 0 && s.resumes == 0;
-    if (!whole || r.wait_status != 0 || !r.why.empty() || !r.gang.empty() || r.cancelled) return;
-    // A job that was not paid for there was seen to run by nobody.
-    if (job.record.payee != r.places.front() || book_.find_node(r.places.front()) == nullptr)
-        return;
-    Node& node = book_.node(r.places.front());
-    const int64_t before = speed_found(node);
-    const int64_t claimed = node.record.report.speed;
-    if (!speeds_.ended({node.id(), claimed, r.uid, r.command, job.record.billed, s.cpu_time}))
-        return;
-    const int64_t found = speed_found(node);
-    if (found != before) speed_marks_.push_back({node.id(), claimed, found});
-}
-
 void JobReports::finish(Job& job, Nanos now) {
     billing_.close_tab(job, now);
-    note_speed(job);
     look_at_backing(job, now);
     job.record.order.reset();
     job.run_base = job.record.billed;
@@ -293,11 +272,6 @@ void JobReports::try_lacking() {
     for (const JobId& id : lacking_)
         if (Job* job = book_.find(id)) work_.place(*job);
     work_.decide();
-}
-
-int64_t JobReports::speed_found(const Node& node) const {
-    const int64_t claimed = node.record.report.speed;
-    return std::min(claimed, speeds_.most(node.id()).value_or(claimed));
 }
 
 // A place that was backed before the restart is backed again: the words of its home and the nodes

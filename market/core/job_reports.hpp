@@ -25,7 +25,6 @@
 #include "market/core/orders.hpp"
 #include "market/core/refusals.hpp"
 #include "market/core/room_claims.hpp"
-#include "market/core/speed_check.hpp"
 #include "market/core/suspended_jobs.hpp"
 #include "market/core/user_funds.hpp"
 #include "market/core/work_list.hpp"
@@ -34,13 +33,6 @@ namespace souk::market {
 
 class JobReports {
   public:
-    // Another speed was found of a node. `found`: at most what its owner says, and as much if the
-    // node gives that.
-    struct SpeedMark {
-        NodeName node;
-        int64_t claimed = 0, found = 0;
-    };
-
     JobReports(const MarketContext& context, Book& book, const Solver& solver, Orders& orders,
                Notes& notes, RoomClaims& rooms, JobAlarms& alarms, JobWaits& waits,
                Billing& billing, UserFunds& funds, Bidding& bids, SuspendedJobs& suspended,
@@ -90,12 +82,6 @@ class JobReports {
     Nanos next_ask() const { return refusals_.next(); }
     uint64_t refused_of_home(const NodeName& home) const { return refusals_.count(home); }
 
-    // The part of the speed that its owner says that programs have found there (speed_check.hpp).
-    // It is told to people and decides nothing, since homes can make such runs up.
-    int64_t speed_found(const Node& node) const;
-    std::vector<SpeedMark> take_speed_marks() { return std::exchange(speed_marks_, {}); }
-    void forget(const NodeName& node) { speeds_.forget(node); }
-
   private:
     Result<Job*> let_in(const NodeName& node, const JobReport& report, Nanos now);
     void turn_away(const JobReport& report, const Error& why, Nanos now);
@@ -103,7 +89,6 @@ class JobReports {
     void resume_backing(Job& job, Nanos now);
     void home_forgot(Job& job, JobReport before, Nanos ran, Nanos now);
     void note_lacking(Job& job);
-    void note_speed(const Job& job);
     void finish(Job& job, Nanos now);
     void look_at_backing(Job& job, Nanos now);
     void back_by(const JobId& id, Nanos now);
@@ -127,8 +112,6 @@ class JobReports {
     std::set<std::pair<NodeName, JobId>> awaited_;  // Job::awaits
     std::set<JobId> lacking_;  // jobs that wait and whose program some nodes lack
     Refusals refusals_;
-    SpeedCheck speeds_;
-    std::vector<SpeedMark> speed_marks_;
 };
 
 }  // namespace souk::market

@@ -119,11 +119,9 @@ class Market {
     // the job's user pays the owner for that.
     Result<Money> promise_missed(const NodeName& node, const JobId& id, const std::string& promise,
                                  Nanos now);
-    // These return what was noticed since each was last asked.
+    // Returns what was noticed since it was last asked.
     using Differ = Billing::Differ;
     std::vector<Differ> take_differences() { return billing_.take_differences(); }
-    using SpeedMark = JobReports::SpeedMark;
-    std::vector<SpeedMark> take_speed_marks() { return reports_.take_speed_marks(); }
 
     // -- people: one line for them, or why not. `uid` is the caller's, by the kernel's word.
 
@@ -223,8 +221,6 @@ class Market {
     bool day_is_spent(const User& user) const { return book_.day_is_spent(user); }
     const std::vector<SolverSetting>& settings() const { return book_.meta().settings; }
     uint64_t refused_of_home(const NodeName& home) const { return reports_.refused_of_home(home); }
-    // At most the speed that its owner says (JobReports::speed_found).
-    int64_t speed_found(const Node& node) const { return reports_.speed_found(node); }
     const Ledger& ledger() const { return ledger_; }
     const PriceHistory& price_history() const { return bids_.history(); }
     const Solver& solver() const { return solver_; }
@@ -256,7 +252,7 @@ class Market {
         explain_.describe(job, now, j);
     }
     void describe(const Node& node, Nanos now, JsonWriter& j) const {
-        explain_.describe(node, speed_found(node), now, j);
+        explain_.describe(node, now, j);
     }
     // The first invariant that does not hold, empty if all do. For tests.
     std::string audit() const;

@@ -288,7 +288,6 @@ Result<std::string> Operators::forget(const NodeName& name, uint32_t uid, Nanos 
     places_.came_back(name);
     places_.changed();
     notes_.forget(node);
-    reports_.forget(name);
     work_.forget(node);
     book_.forget(node);
     work_.decide();

@@ -223,11 +223,6 @@ void Marketd::tell_differences() {
                       {"home", span_text(d.charged)},
                       {"node", span_text(d.measured)},
                       {"given back", format_money(d.cost)}});
-    for (const auto& mark : market_.take_speed_marks())
-        log_.warning(mark.found < mark.claimed
-                         ? "programs run slower on a node than its owner's speed says"
-                         : "programs run as fast on a node as its owner's speed says",
-                     {{"NODE", mark.node}, {"speed", mark.claimed}, {"found", mark.found}});
 }
 
 Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame& f) {

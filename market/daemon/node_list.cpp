@@ -35,7 +35,6 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
     w.field("status", market.provider_state(node, now)).field("on_market", r.on_market);
     w.field("connected", node.connected).field("reserve", r.reserve);
     w.field("current_price", note.current_price).field("next_price", note.next_price);
-    if (market.speed_found(node) != r.speed) w.field("speed_found", market.speed_found(node));
     w.field("speed", r.speed)
         .field("cpus", r.cpus)
         .field("memory_mb", r.memory_mb)
