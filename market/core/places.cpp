@@ -229,6 +229,24 @@ const Supply& Places::supply() const {
     return *supply_;
 }
 
+namespace {
+
+// Adds which node it is, how it stands, and when it opens if that is known.
+Reason with_standing(Reason reason, const Node& node) {
+    const ProviderReport& r = node.record.report;
+    const bool off = node.connected && !r.on_market;
+    reason = std::move(reason)
+                 .with(Figure::node, node.id())
+                 .with(Figure::standing, !node.connected ? "not connected"
+                                         : off           ? "off"
+                                                         : "unable to take jobs");
+    if (off && r.opens.ns > 0)
+        return std::move(reason).with(Figure::opens, r.opens.ns / 1'000'000'000);
+    return reason;
+}
+
+}  // namespace
+
 // Adds which nodes have what the job needs and do not offer it now.
 Reason Places::with_absent(Reason reason, const JobTerms& t) const {
     const auto holds = [](const Node& node, int32_t cpus, int64_t mb) {
@@ -250,19 +268,8 @@ Reason Places::with_absent(Reason reason, const JobTerms& t) const {
             absent_->push_back(&node);
         }
     }
-    for (const Node* node : *absent_) {
-        if (!holds(*node, t.cpus, t.memory_mb)) continue;
-        const ProviderReport& r = node->record.report;
-        const bool off = node->connected && !r.on_market;
-        reason = std::move(reason)
-                     .with(Figure::node, node->id())
-                     .with(Figure::standing, !node->connected ? "not connected"
-                                             : off            ? "off"
-                                                              : "unable to take jobs");
-        if (off && r.opens.ns > 0)
-            return std::move(reason).with(Figure::opens, r.opens.ns / 1'000'000'000);
-        return reason;
-    }
+    for (const Node* node : *absent_)
+        if (holds(*node, t.cpus, t.memory_mb)) return with_standing(std::move(reason), *node);
     return reason;
 }
 
@@ -339,6 +346,14 @@ Reason Places::reckon_never(const GangShape& shape) const {
         if (!packing.packed())
             packing.add(has, mb, node.key.n, 0, network_of(spec, node.key, shape.layout));
         if (!apart.packed()) apart.add(has, mb, node.key.n, 0, 0);
+    }
+    // A node that takes no jobs now has room for them later, as far as its last report says.
+    for (const auto& [key, wants] : named) {
+        const Node* const node = book_.node_of(ProviderKey{key});
+        if (!node || usable(*node) || !node->record.has_report) continue;
+        const ProviderReport& r = node->record.report;
+        if (wants.first <= r.cpus && wants.second <= r.memory_mb)
+            return with_standing(ReasonCode::component_node_away, *node);
     }
     if (cpus > most)
         return Reason(ReasonCode::components_too_large)

@@ -197,7 +197,7 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "srun --ordered, or `node` of a component: it waits until a node of this name joins"},
     {component_node_small, "component_node_small",
      "the components for node {node} never fit there: {cpus} CPUs and {mb} MB",
-     "srun --ordered, or `node` of a component: the node has less, or is not on the market"},
+     "srun --ordered, or `node` of a component: the node has less"},
     {components_few_nodes, "components_few_nodes",
      "its components need {count} nodes; {most} on the market can take one",
      "srun --spread: only so many may be on one node, and there are too few"},
@@ -240,6 +240,10 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "fits, and with --json what each node is; the job waits until one is"},
     {held_by_user, "held_by_user", "its user holds it back",
      "marketctl hold, or freeze --hold, by its own user; `marketctl release ID` lets it go on"},
+    {component_node_away, "component_node_away",
+     "the components for node {node} wait for it: it is {standing}[ until {opens}]",
+     "srun --ordered, or `node` of a component: the node has the room by its last report, and takes "
+     "no jobs now"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -279,7 +283,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == held_by_user,
+static_assert(in_order() && reason_words.back().code == component_node_away,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

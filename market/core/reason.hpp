@@ -132,6 +132,8 @@ enum class ReasonCode : uint16_t {
     needs_nowhere,
     // its user's word
     held_by_user,
+    // a component waits for its node
+    component_node_away,
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

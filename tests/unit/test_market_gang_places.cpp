@@ -70,6 +70,33 @@ START_TEST(a_gang_whose_components_never_fit_says_which_and_why) {
 }
 END_TEST
 
+START_TEST(components_for_a_node_that_is_off_say_when_it_opens_and_begin_then) {
+    World w;
+    three(w);
+    const ProviderReport open = w.providers.at("n3");
+    ProviderReport off = open;
+    off.on_market = false;
+    off.opens = Nanos::from_s(1'800'000'000);
+    w.set_provider(off);
+    w.run_for(s(1));
+    const auto named = laid(w, 2, 1, [](JobReport& r) {
+        if (r.component == 1) r.only_node = "n3";
+    });
+    w.run_for(s(2));
+    ck_assert(code(w, named[0]) == ReasonCode::component_node_away);
+    ck_assert_text(why(w, named[1]),
+                   "the components for node n3 wait for it: it is off until 2027-01-15 08:00 UTC");
+    w.set_provider(open);
+    w.run_for(s(4));
+    ck_assert_text(w.where(named[1]), "n3");
+    w.disconnect("n3");
+    const auto later = laid(w, 1, 1, [](JobReport& r) { r.only_node = "n3"; });
+    w.run_for(s(1));
+    ck_assert_text(why(w, later[0]),
+                   "the components for node n3 wait for it: it is not connected");
+}
+END_TEST
+
 START_TEST(components_are_on_nodes_that_are_near_each_other_or_wait_and_say_so) {
     // Four nodes of two CPUs: two of each group, the first group farther from each other.
     World w;
@@ -112,5 +139,6 @@ END_TEST
 UNIT_SUITE(market_gang_places, components_are_on_the_nodes_that_they_are_for_or_apart_or_on_few,
            a_gang_that_is_to_lie_on_few_nodes_does_so_where_the_speed_is_the_same,
            a_gang_whose_components_never_fit_says_which_and_why,
+           components_for_a_node_that_is_off_say_when_it_opens_and_begin_then,
            components_are_on_nodes_that_are_near_each_other_or_wait_and_say_so,
            a_gang_that_fits_in_sum_but_on_no_nodes_says_so);
