@@ -174,6 +174,8 @@ class Cell final : private DumpJob::Owner, private RestoreJob::Owner {
     bool has_capsule() const { return capsule_ && life_ != Life::gone; }
     // The memory that its capsule holds; if that is not counted, the memory that it may hold.
     uint64_t memory_bytes() const { return groups_.memory_bytes(); }
+    // The most memory that the job has held here at once; 0: it is not counted.
+    int64_t memory_peak() { return groups_.memory_peak(); }
     // How far its memory is on the way to this node's disk.
     std::optional<FrozenSteps::Progress> writing(Nanos now) const { return dump_.writing(now); }
     // The control group of its capsule, "n1/jobs/c7"; empty: there is none.

@@ -122,8 +122,16 @@ bool CellGroups::set_limits() {
 // While the job is dumped its CPUs are not limited: CRIU's work in its processes would wait for the
 // next period of the scheduler.
 void CellGroups::limit_cpus(bool on) {
+    count_memory(on);
     cpus_limited_ = on;
     write_cpus_max(on);
+}
+
+// A group that nobody had before this capsule has no peak but the job's.
+void CellGroups::found_running(bool runs) {
+    cpus_limited_ = runs;
+    count_memory(runs);
+    if (runs && used_.ns == 0 && !job_.from_image) peak_before_ = 0;
 }
 
 void CellGroups::node_bound(bool on) {
@@ -153,6 +161,23 @@ std::optional<uint64_t> CellGroups::memory_held() const {
     const auto held = capsule_->memory_bytes();
     if (!held) return std::nullopt;
     return static_cast<uint64_t>(*held);
+}
+
+// The kernel's peak of a group is never set back: it holds what a job before has used, and what
+// CRIU has used in a dump or a restore. So the peak counts only as far as it has grown while the
+// job alone was there; until then what the job holds at each look does.
+int64_t CellGroups::memory_peak() {
+    if (peak_before_ < 0 || !capsule_) return peak_;
+    if (const auto held = capsule_->memory_bytes()) peak_ = std::max(peak_, *held);
+    if (const auto most = capsule_->memory_peak_bytes(); most && *most > peak_before_)
+        peak_ = std::max(peak_, *most);
+    return peak_;
+}
+
+void CellGroups::count_memory(bool on) {
+    (void)memory_peak();
+    peak_before_ = -1;
+    if (on && capsule_) peak_before_ = capsule_->memory_peak_bytes().value_or(0);
 }
 
 uint64_t CellGroups::memory_bytes() const {

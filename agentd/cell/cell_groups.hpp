@@ -61,7 +61,7 @@ class CellGroups final : public JobGroup {
     // The bound of the CPUs of all guests is being set: off, this one has none of its own.
     void node_bound(bool on);
     // The job was found running, so its CPUs are limited.
-    void found_running(bool runs) { cpus_limited_ = runs; }
+    void found_running(bool runs);
 
     // Why the kernel has killed a process of the job; empty: it has not.
     std::string what_killed() const;
@@ -69,12 +69,15 @@ class CellGroups final : public JobGroup {
     uint64_t memory_bytes() const;
     // The same, if it is counted.
     std::optional<uint64_t> memory_held() const;
+    // The most that the job has held at once in this capsule, in bytes; 0: it is not counted.
+    int64_t memory_peak();
 
   private:
     CgroupUse use() const;
     void use_groups(CapsuleGroup groups);
     bool limits_cpus() const { return site_.limits.cpu && job_.cpus < site_.cpus; }
     void write_cpus_max(bool on);
+    void count_memory(bool on);
     void warn(const char* what, const Error& why) const;
 
     CellSite& site_;
@@ -83,6 +86,9 @@ class CellGroups final : public JobGroup {
     std::string name_;
     Nanos used_;
     bool cpus_limited_ = false;  // by its own group, or it is to be
+    // The kernel's peak of the group when the job alone began to use it; below 0: CRIU uses it now.
+    int64_t peak_before_ = -1;
+    int64_t peak_ = 0;
 };
 
 }  // namespace souk

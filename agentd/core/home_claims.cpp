@@ -74,13 +74,15 @@ GuestEvent HomeClaims::checked(const HomeJob& job, const NodeName& node, GuestEv
     const Nanos known = event.cpu_time < job.cpu_here ? Nanos{} : job.cpu_here;
     const bool cpu = bring_within(event.cpu_time, Nanos{saturating_add(known.ns, left)});
     const bool image = bring_within(event.image_bytes, image_most(job));
+    const bool memory = bring_within(event.memory_peak, image_most(job));
     const bool move = bring_within(event.forecast);
-    if ((cpu || image || move) && !std::exchange(s.told, true))
+    if ((cpu || memory || image || move) && !std::exchange(s.told, true))
         turn.tell(job, home::Tell::What::comment,
                   "node " + node + " says what cannot be of its " +
-                      (cpu     ? "CPU time"
-                       : image ? "image"
-                               : "move") +
+                      (cpu      ? "CPU time"
+                       : memory ? "memory"
+                       : image  ? "image"
+                                : "move") +
                       ": it is taken for the most that can be");
     return event;
 }

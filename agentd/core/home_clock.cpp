@@ -74,7 +74,8 @@ void forget_stretch(HomeJob& job) { job.cost_run = std::min(job.cost_run, job.st
 
 }  // namespace
 
-void HomeClock::tally_cpu(HomeJob& job, const GuestEvent& e) {
+void HomeClock::tally_use(HomeJob& job, const GuestEvent& e) {
+    job.stats.memory_peak = std::max(job.stats.memory_peak, e.memory_peak);
     if (e.cpu_time.ns <= 0) return;
     job.stats.cpu_time.ns = saturating_add(job.stats.cpu_time.ns, cpu_since_told(job, e).ns);
     job.cpu_here = e.cpu_time;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// HomeClock: how long a job has run, what that costs, and how much CPU time it has used. A clock
+// HomeClock: how long a job has run, what that costs, and what it has used. A clock
 // that runs is in the job's record, so that a daemon that comes back knows since when; here is only
 // what nobody has confirmed yet since this daemon was away. Part of Home.
 #pragma once
@@ -26,8 +26,9 @@ class HomeClock {
     static Money cost(const HomeJob& job, Nanos now);
     // At its price of now, until it has cost that much; whole seconds.
     static int64_t seconds_until(const HomeJob& job, Money spent, Nanos now);
-    // Adds the CPU time that the node tells; the node tells all that the present epoch has used.
-    static void tally_cpu(HomeJob& job, const GuestEvent& event);
+    // Adds the CPU time that the node tells; the node tells all that the present epoch has used. Of
+    // its memory the most counts that any node has told.
+    static void tally_use(HomeJob& job, const GuestEvent& event);
 
     // Read back from disk, on a machine that has that `boot` (0: not known): its clock stands, and
     // if it ran since the same boot its node's first word settles what has run meanwhile (prove).

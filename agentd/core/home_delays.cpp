@@ -58,6 +58,7 @@ Cause HomeDelays::over(const HomeJob& job, int32_t wait_status, const Trouble& w
 
 void HomeDelays::try_again(HomeJob& job, Nanos now) {
     ++job.tries.used;
+    ++job.stats.failed_tries;
     set_variable(job.spec.launch.env, "SOUK_TRY", std::to_string(job.tries.used + 1));
     until_[job.id.seq] = now + pause_before(job.tries.used);
 }

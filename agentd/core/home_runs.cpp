@@ -15,6 +15,7 @@ using namespace home;
 namespace {
 
 constexpr Nanos cpu_worth_telling = Nanos::from_s(1);
+constexpr int64_t memory_worth_telling = 8 << 20;
 
 void tell_started(const HomeJob& job, const HomeTurn& turn) {
     std::string text = "started on " + job.at.node;
@@ -374,8 +375,10 @@ HomeNext HomeRuns::runs(HomeJob& job, const GuestEvent& e, const HomeTurn& turn,
         note_movable(job, e, turn);
         news = true;
     }
-    if (job.stats.cpu_time - s.cpu_told >= cpu_worth_telling) {
+    if (job.stats.cpu_time - s.cpu_told >= cpu_worth_telling ||
+        job.stats.memory_peak - s.memory_told >= memory_worth_telling) {
         s.cpu_told = job.stats.cpu_time;
+        s.memory_told = job.stats.memory_peak;
         news = true;
     }
     if (s.pid_epoch == job.epoch && std::exchange(s.pid_told, s.pid) != s.pid) news = true;

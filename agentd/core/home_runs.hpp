@@ -110,6 +110,7 @@ class HomeRuns {
         int32_t pid = 0, pid_told = 0;  // of `pid_epoch`
         Epoch pid_epoch;
         Nanos cpu_told;                     // the CPU time that the market knows of
+        int64_t memory_told = 0;            // likewise, of the most memory
         std::map<NodeName, Nanos> no_user;  // until when
         std::string why_no_user;
     };

@@ -192,7 +192,7 @@ void HomeSteps::hear_copy(HomeJob& job, const NodeName& node, const GuestEvent& 
 void HomeSteps::hear_owner(HomeJob& job, const GuestEvent& event, const HomeTurn& turn) {
     m_.leases.end_stretch(job, turn.now);
     m_.clock.prove(job, event, turn.now);
-    HomeClock::tally_cpu(job, event);
+    HomeClock::tally_use(job, event);
     m_.evacuations.heard(job, event, turn);
     if (cuts_.has(job)) {
         cuts_.hear(job, event, turn);

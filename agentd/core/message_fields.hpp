@@ -103,7 +103,8 @@ SOUK_FIELDS(GuestEvent,  //
             field("paused", &GuestEvent::paused),
             part("paused_code", &GuestEvent::paused, &Cause::code, cause_rule),
             field("all_stand", &GuestEvent::all_stand),
-            field("must_leave", &GuestEvent::must_leave), field("went_on", &GuestEvent::went_on));
+            field("must_leave", &GuestEvent::must_leave), field("went_on", &GuestEvent::went_on),
+            field("memory_peak", &GuestEvent::memory_peak, rule::bytes));
 
 SOUK_FIELDS(Expel, field("id", &Expel::id), field("epoch", &Expel::epoch, rule::count));
 

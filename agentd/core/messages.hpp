@@ -263,6 +263,9 @@ struct GuestEvent {
     // exited, killed: the job ran until its end there. A copy of it that a move has made before is
     // older, and does not become the job.
     bool went_on = false;
+    // The most memory that this (job, epoch) has held at once, in bytes; 0: its node does not
+    // measure it.
+    int64_t memory_peak = 0;
     bool operator==(const GuestEvent&) const = default;
 };
 

@@ -438,6 +438,7 @@ void GuestHost::to_home(const NodeName& home, const guest::HomeWord& message) {
     listener_.guest_said({event.id, event.epoch},
                          event.paused.empty() ? event.state : GuestState::dumping);
     if (Cell* c = find_cell(cells_, {event.id, event.epoch})) {
+        event.memory_peak = c->memory_peak();
         for (int i = 0; i < 2; ++i) event.output_end[i] = c->stream_ends().output[i];
         event.input_end = c->stream_ends().input;
         if (event.state == GuestState::running) {

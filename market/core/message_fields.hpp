@@ -49,7 +49,9 @@ SOUK_FIELDS(JobStats,  //
             field("longest_pause", &JobStats::longest_pause, rule::span),
             field("image_bytes", &JobStats::image_bytes, rule::bytes), flat(&JobStats::last_move),
             field("resumes", &JobStats::resumes),
-            field("cpu_time", &JobStats::cpu_time, rule::span));
+            field("cpu_time", &JobStats::cpu_time, rule::span),
+            field("memory_peak", &JobStats::memory_peak, rule::bytes),
+            field("failed_tries", &JobStats::failed_tries));
 
 SOUK_FIELDS(FilesUse,  //
             field("served", &FilesUse::served),

@@ -77,6 +77,9 @@ struct JobStats {
     Sparse<LastMove> last_move;
     uint32_t resumes = 0;  // times that it went back to a checkpoint
     Nanos cpu_time;        // that it used, as the nodes measured it, summed over all places
+    // Bytes of memory that it held at once at most, over all places; 0: no node has measured it.
+    int64_t memory_peak = 0;
+    uint32_t failed_tries = 0;  // after which it was tried again (srun --retries)
     bool operator==(const JobStats&) const = default;
 };
 

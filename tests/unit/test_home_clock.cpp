@@ -83,12 +83,24 @@ START_TEST(cpu_time_is_added_up_over_epochs_that_each_begin_at_none) {
     GuestEvent e = HomeRig::event(GuestState::running);
     for (const int64_t told : {5, 9, 0, 9}) {
         e.cpu_time = s(told);
-        HomeClock::tally_cpu(job, e);
+        HomeClock::tally_use(job, e);
     }
     ck_assert(job.stats.cpu_time == s(9));
     e.cpu_time = s(2);  // its node counts anew
-    HomeClock::tally_cpu(job, e);
+    HomeClock::tally_use(job, e);
     ck_assert(job.stats.cpu_time == s(11) && job.cpu_here == s(2));
+}
+END_TEST
+
+START_TEST(of_its_memory_the_most_counts_that_any_of_its_nodes_has_told) {
+    HomeRig rig;
+    HomeJob job = rig.running();
+    GuestEvent e = HomeRig::event(GuestState::running);
+    for (const int64_t told : {5, 90, 0, 7}) {
+        e.memory_peak = told << 20;
+        HomeClock::tally_use(job, e);
+    }
+    ck_assert_int_eq(job.stats.memory_peak, 90 << 20);
 }
 END_TEST
 

@@ -69,7 +69,9 @@ struct Dice {
                 up_to(int64_t{1} << 60),
                 LastMove{forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}},
                 u32(),
-                {up_to(INT64_MAX / 10)}};
+                {up_to(INT64_MAX / 10)},
+                up_to(int64_t{1} << 60),
+                u32()};
     }
     MoveForecast forecast() {
         return {any(MoveForm::stop_and_copy, MoveForm::post_copy),
@@ -310,6 +312,7 @@ v.no_user = d.flag();
 v.all_stand = d.flag();
 v.must_leave = d.flag();
 v.went_on = d.flag();
+v.memory_peak = d.up_to(int64_t{1} << 60);
 return v;
 END SAMPLE(Expel) return {d.id(), d.epoch()};
 END SAMPLE(Heartbeat) return {{d.up_to(INT64_MAX / 10)}};
