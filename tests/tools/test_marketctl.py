@@ -188,13 +188,16 @@ def test_why_is_said_in_words_with_the_code_of_each(start, agentd):
 def test_history_is_a_table_or_values_with_commas(start, agentd):
     jobs = [{"id": "n1.1", "user": "ann", "name": "a, \"b\"", "submitted_unix_s": 1_795_348_600,
              "ended_unix_s": 1_795_348_683, "runtime_s": 61, "wait_s": 22, "migrations": 1,
-             "freezes": 0, "places": ["n1", "n2"], "cost": 0.25, "exit": 0, "command": "sleep 61"}]
+             "freezes": 0, "places": ["n1", "n2"], "cost": 0.25, "exit": 0, "command": "sleep 61",
+             "memory_peak_bytes": 12_300_000, "cpu_used_s": 54.9, "efficiency": 0.9,
+             "failures": 2}]
     process = start("marketctl", "history", "--provider", "n2", "--user", "ann",
                     env={**os.environ, "TZ": "UTC"})
     assert answer(agentd, process, jobs) == ["list-jobs", "state=finish", "user=ann", "node=n2",
                                              "limit=100"]
     assert process.communicate(timeout=LIMIT)[0].decode().splitlines()[1].split() == (
-        'n1.1 ann a, "b" 2026-11-22 11:56:40 2026-11-22 11:58:03 1m01s 22.0s 1 0 n1, n2 0.25 0 '
+        'n1.1 ann a, "b" 2026-11-22 11:56:40 2026-11-22 11:58:03 1m01s 22.0s 12.3 MB 90% 1 0 '
+        'n1, n2 0.25 0 '
         "sleep 61").split()
     process = start("marketctl", "history", "--csv", "--limit", "3")
     assert answer(agentd, process, jobs)[-1] == "limit=3"
@@ -202,6 +205,50 @@ def test_history_is_a_table_or_values_with_commas(start, agentd):
     assert header.startswith("id,user,uid,name,command,submitted_unix_s,ended_unix_s,runtime_s,")
     assert row.startswith('n1.1,ann,,"a, ""b""",sleep 61,1795348600,1795348683,61,22,')
     assert len(next(csv.reader([row]))) == len(header.split(","))
+    process = start("marketctl", "history", "-o", "id,peak,cpu,efficiency,failures")
+    answer(agentd, process, jobs)
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "ID       Peak  CPU time  Efficiency  Failures\nn1.1  12.3 MB     54.9s         90%         2\n")
+    process = start("marketctl", "history", "--csv", "-o", "id,peak")
+    answer(agentd, process, jobs)
+    assert process.communicate(timeout=LIMIT)[0].decode() == "id,memory_peak_bytes\nn1.1,12300000\n"
+
+
+def sweep():
+    """Three jobs of one array, of which two failed."""
+    return [{"id": f"n1.{n}", "user": "ann", "name": "sweep", "command": "./sim", "array": "n1.7",
+             "array_index": n - 6, "status": "finish", "runtime_s": 10, "cpus": 2, "cost": 0.5,
+             "memory_mb": 100, "memory_peak_bytes": n * 1_000_000, "cpu_used_s": n,
+             "efficiency": n / 20, "exit": status, "migrations": 1, "failures": 1 if status else 0}
+            for n, status in ((7, 0), (8, 3), (9, 137))]
+
+
+def test_an_array_is_summed_up_and_its_failures_are_named(start, agentd):
+    process = start("marketctl", "job", "n1.7[*]")
+    assert answer(agentd, process, sweep()) == ["list-jobs", "state=all", "array=n1.7"]
+    rows = dict(line.split(":", 1) for line in
+                process.communicate(timeout=LIMIT)[0].decode().splitlines())
+    said = {k: v.strip() for k, v in rows.items()}
+    assert said["jobs"] == "3" and said["failed"] == "2: n1.8[2] (3), n1.9[3] (137)"
+    assert said["memory peak"] == "9.0 MB" and said["memory"] == "100 MB each"
+    assert said["efficiency"] == "40%" and said["cpu used"] == "24.0s" and said["moves"] == "3"
+    process = start("marketctl", "job", "n1.7[*]")
+    answer(agentd, process, [])
+    assert b"no such array" in process.communicate(timeout=LIMIT)[1] and process.returncode == 1
+
+
+def test_history_has_a_line_for_an_array_that_opens(start, agentd):
+    columns = ["-o", "id,exit,failures,peak,efficiency"]
+    process = start("marketctl", "history", "--array", "n1.7", *columns)
+    assert answer(agentd, process, sweep()) == ["list-jobs", "state=finish", "limit=100",
+                                                "array=n1.7"]
+    assert process.communicate(timeout=LIMIT)[0].decode().splitlines()[1].split() == (
+        "n1.7[*] 2 failed 2 9.0 MB 40%".split())
+    process = start("marketctl", "history", "--open", *columns)
+    answer(agentd, process, sweep())
+    assert [line.split()[:2] for line in
+            process.communicate(timeout=LIMIT)[0].decode().splitlines()[1:]] == [
+        ["n1.7", "0"], ["n1.8", "3"], ["n1.9", "137"]]
 
 
 def test_a_report_has_a_row_for_each_user_node_or_day(start, agentd):

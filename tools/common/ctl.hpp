@@ -17,7 +17,8 @@ namespace souk::tools {
 struct CtlQuestion {
     std::string verb;
     std::vector<std::string> args;
-    Result<std::string> (*text)(const Answer&);  // the answer for people; null: nothing is shown
+    // The answer for people; null: nothing is shown.
+    std::function<Result<std::string>(const Answer&)> text;
     // set: the answer's JSON comes from this and not from a daemon
     std::function<Result<std::string>()> here{};
     // Tells whether the answer, which is shown, means success. An error becomes the tool's line,

@@ -11,9 +11,10 @@ namespace {
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
 // A zero of these means the same as their absence, so it is not shown.
-constexpr const char* nothing_at_zero[] = {
-    "budget",       "memory_mb",        "price",       "freezes",  "thaws",   "migrations",
-    "failed_moves", "longest_pause_ms", "image_bytes", "finish_s", "waited_s"};
+constexpr const char* nothing_at_zero[] = {"budget",      "memory_mb",    "price",
+                                           "freezes",     "thaws",        "migrations",
+                                           "failures",    "failed_moves", "longest_pause_ms",
+                                           "image_bytes", "finish_s",     "waited_s"};
 // Another row says these, or all the rest does.
 constexpr const char* said_elsewhere[] = {"uid", "can_move"};
 
@@ -56,6 +57,12 @@ std::pair<std::string, std::string> row_of(const Json& job, const std::string& k
         const bool said = text == field(job, "comment");  // in the row of that
         return {key, field(job[key], "code") + (said ? "" : ": " + text)};
     }
+    if (key == "efficiency" && job[key].is_number())
+        return {key, std::to_string(static_cast<int64_t>(job[key].get<double>() * 100 + 0.5)) +
+                         "% of the CPU time that it asked for"};
+    if (key == "array")
+        return {key,
+                field(job, "array") + "; marketctl job " + field(job, "array") + "[*] sums it up"};
     if (key == "status") return {key, job_state(job)};
     if (key == "user" && job.contains("uid"))
         return {key, field(job, "user") + " (" + field(job, "uid") + ")"};

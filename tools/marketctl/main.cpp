@@ -38,7 +38,7 @@ struct Verb {
 
 constexpr Verb verbs[] = {
     {"status", nullptr, "", false, status_text},
-    {"list-jobs", "lj", "", false, jobs_text},
+    {"list-jobs", "lj", "", false, nullptr},
     {"list-providers", "lp", "", false, providers_text},
     {"job", nullptr, "J", false, job_text},
     {"dump", nullptr, "", false, dump_text},
@@ -62,7 +62,8 @@ Result<CtlQuestion> set_question(std::span<char*> words) {
         return fail("set: an option and its value are missing (solver, pricing, min-stay, ...)");
     std::string why;
     for (const char* word : words.subspan(2)) why += (why.empty() ? "" : " ") + std::string(word);
-    return CtlQuestion{"set", {words[0], words[1], why}, set_text};
+    return CtlQuestion{
+        "set", {words[0], words[1], why}, [](const Answer& a) { return set_text(a); }};
 }
 
 // Makes the name absolute, because another process has to open the file.
@@ -120,14 +121,32 @@ struct Given {
     std::string last, step;
     PayOptions pay;
     OutputOptions output;
-    bool open = false;
+    ColumnOptions columns;
     std::string needs;
 };
+
+constexpr const char* list_columns =
+    "id,user,called,status,exit,value,t-runtime,m-runtime,where,comment";
 
 Status take_options(const Given& given, bool may_hold, CtlQuestion& question) {
     TRY(take_money_options(given.money, question));
     TRY(take_price_options(given.last, given.step, question));
     return take_order_options(given.order, may_hold, question);
+}
+
+// Of the jobs of one array alone.
+Status take_array(const std::string& array, CtlQuestion& question) {
+    if (array.empty()) return {};
+    TRY_ASSIGN(const JobId id, parse_job_id(array));
+    question.args.push_back("array=" + id.text());
+    return {};
+}
+
+// ID[*]: all of an array, as list-jobs names it.
+Result<CtlQuestion> array_question(std::string_view word) {
+    CtlQuestion question{"list-jobs", {"state=all"}, array_text};
+    TRY(take_array(std::string(word.substr(0, word.size() - 3)), question));
+    return question;
 }
 
 // Makes the question of a verb that has words of its own; nothing if the verb is none of these.
@@ -138,11 +157,13 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
         return fail(std::string(name) + ": --at is for why price");
     if (name != "decisions" && !(given.decisions.from + given.decisions.to).empty())
         return fail(std::string(name) + ": --from and --to are for decisions export");
-    if (name != "cancel" &&
-        (given.several.all || !(given.several.name + given.several.array).empty()))
-        return fail(std::string(name) + ": --name, --array and --all are for cancel");
-    if (name != "list-jobs" && name != "lj" && given.open)
-        return fail(std::string(name) + ": --open is for list-jobs");
+    const bool lists = name == "list-jobs" || name == "lj" || name == "history";
+    if (name != "cancel" && (given.several.all || !given.several.name.empty()))
+        return fail(std::string(name) + ": --name and --all are for cancel");
+    if (name != "cancel" && !lists && !given.several.array.empty())
+        return fail(std::string(name) + ": --array is for cancel, list-jobs and history");
+    if (!lists && given.columns.any())
+        return fail(std::string(name) + ": --open and -o are for list-jobs and history");
     if (name != "list-providers" && name != "lp" && !given.needs.empty())
         return fail(std::string(name) + ": --needs is for list-providers");
     if (name != "output" && given.output.any())
@@ -155,7 +176,8 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
                     "statement");
     TRY_ASSIGN(question, pay_question(name, words, given.pay, given.report.csv, given.money));
     if (name == "history") {
-        TRY_ASSIGN(question, history_question(words, given.report, given.money));
+        TRY_ASSIGN(question, history_question(words, given.report, given.columns, given.money));
+        TRY(take_array(given.several.array, *question));
     } else if (name == "report") {
         TRY_ASSIGN(question, report_question(words, given.report, given.money));
     } else if (name == "cancel") {
@@ -178,6 +200,8 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
         TRY_ASSIGN(question, output_question(words, given.output));
     } else if (name == "set") {
         TRY_ASSIGN(question, set_question(words));
+    } else if (name == "job" && words.size() == 1 && std::string_view(words[0]).ends_with("[*]")) {
+        TRY_ASSIGN(question, array_question(words[0]));
     }
     if (question) TRY(take_options(given, false, *question));
     return question;
@@ -188,7 +212,10 @@ const std::vector<VerbHelp> verbs_help = {
     {"status", "the market, its jobs and what they are worth"},
     {"list-jobs (lj)", "every live job (--state finish, --state all: also those that ended)"},
     {"list-providers (lp)", "every provider; with --needs those that a job could ask for so"},
-    {"job ID", "all about one job; with --story the steps of its life, with --load what it uses"},
+    {"job ID",
+     "all about one job; with --story the steps of its life, with --load what it uses; ID[*]: all "
+     "of "
+     "an array in sum, and which of its jobs failed"},
     {"output ID",
      "what its home keeps of what the job wrote, on stdout and stderr, without touching the job"},
     {"dump", "what its machine holds right now of each node and unfinished job (root)"},
@@ -213,7 +240,10 @@ const std::vector<VerbHelp> verbs_help = {
     {"payout NODE AMOUNT [USER]",
      "what a node has earned ('all' of it): to a user, to spend; without one out of the market "
      "(root)"},
-    {"history", "jobs that have ended, the newest first: where they ran, waits, moves, cost"},
+    {"history",
+     "jobs that have ended, the newest first: where they ran, waits, moves, memory, cost; -o "
+     "chooses "
+     "the columns"},
     {"report", "what was used and paid in all, by user, node or day (sums of up to 3 years)"},
     {"prices", "what a place for a job of one CPU cost, in all and at each speed"},
     {"limits", "how many jobs and nodes the market takes, and who has the most"},
@@ -265,7 +295,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
                                  : "'" + std::string(name) + "' is not a verb" +
                                        did_you_mean(name, known_verbs()));
     CtlQuestion question{verb->name, {}, verb->text};
-    if (given.open) question.text = open_jobs_text;
+    if (question.verb == "list-jobs") TRY(show_jobs(given.columns, list_columns, question));
     if (!given.needs.empty()) question.args.push_back("needs=" + given.needs);
     const std::string_view takes = verb->takes;
     for (size_t i = 0; i < takes.size(); ++i) {
@@ -301,13 +331,14 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
     if (words.size() > takes.size() + 1)
         return fail(std::string(name) + ": unexpected argument '" + words[takes.size() + 1] + "'");
     TRY(take_options(given, verb->may_hold, question));
+    TRY(take_array(given.several.array, question));
     return question;
 }
 
 // Long: a table.
 std::vector<Option> options_of(Given& given) {
-    auto& [order, money, user, decisions, several, report, last, step, pay, output, open, needs] =
-        given;
+    auto& [order, money, user, decisions, several, report, last, step, pay, output, columns,
+           needs] = given;
     return {
         {0, "hold", nullptr,
          "with move, freeze, thaw: until 'release', the market does not undo it",
@@ -329,10 +360,15 @@ std::vector<Option> options_of(Given& given) {
         {0, "no-wait", nullptr, "with move, freeze, thaw: only give the order",
          set_flag(order.no_wait)},
         {0, "name", "NAME", "with cancel: all your live jobs of this name", set_text(several.name)},
-        {0, "array", "ID", "with cancel: all jobs of this array (the id of its first)",
+        {0, "array", "ID",
+         "with cancel, list-jobs, history: all jobs of this array (the id of its first)",
          set_text(several.array)},
-        {0, "open", nullptr, "with list-jobs: each job of an array, not one line for all",
-         set_flag(open)},
+        {0, "open", nullptr, "with list-jobs, history: each job of an array, not one line for all",
+         set_flag(columns.open)},
+        {'o', "columns", "NAMES",
+         "with list-jobs, history: these columns, with commas between them (a wrong one prints all "
+         "that there are)",
+         set_text(columns.names)},
         {0, "needs", "EXPRESSION",
          "with list-providers: only nodes that are this, as srun --needs has it", set_text(needs)},
         {0, "all", nullptr, "with cancel: all your live jobs (root: everybody's)",

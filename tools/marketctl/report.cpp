@@ -27,38 +27,6 @@ Json hours_of(const Json& row, const char* key) {
     return row.contains(key) ? Json(row[key].get<double>() / 3'600) : Json();
 }
 
-std::vector<std::string> history_row(const Json& j) {
-    return {field(j, "id"),
-            field(j, "user"),
-            field(j, "name"),
-            local_time(j, "submitted_unix_s"),
-            local_time(j, "ended_unix_s"),
-            duration(j, "runtime_s"),
-            duration(j, "wait_s"),
-            field(j, "migrations"),
-            field(j, "freezes"),
-            field(j, "places"),
-            field(j, "cost"),
-            field(j, "exit"),
-            field(j, "command")};
-}
-
-Table history_table() {
-    return Table({{"ID"},
-                  {"User"},
-                  {"Name"},
-                  {"Submitted"},
-                  {"Ended"},
-                  {"Run", true},
-                  {"Wait", true},
-                  {"Moves", true},
-                  {"Freezes", true},
-                  {"Ran on"},
-                  {"Cost", true},
-                  {"Exit", true},
-                  {"Command"}});
-}
-
 Table report_table(const char* first) {
     return Table({{first},
                   {"Jobs", true},
@@ -99,9 +67,12 @@ std::vector<std::string> report_row(const Json& r) {
 }
 
 constexpr const char* history_keys[] = {
-    "id",        "user",         "uid",    "name", "command", "submitted_unix_s", "ended_unix_s",
-    "runtime_s", "wait_s",       "value",  "cost", "cpus",    "memory_mb",        "migrations",
-    "freezes",   "failed_moves", "places", "exit", "why"};
+    "id",         "user",         "uid",    "name", "command", "submitted_unix_s",  "ended_unix_s",
+    "runtime_s",  "wait_s",       "value",  "cost", "cpus",    "memory_mb",         "migrations",
+    "freezes",    "failed_moves", "places", "exit", "why",     "memory_peak_bytes", "cpu_used_s",
+    "efficiency", "failures"};
+constexpr const char* history_columns =
+    "id,user,name,submitted,ended,run,wait,peak,efficiency,moves,freezes,places,cost,exit,command";
 constexpr const char* report_keys[] = {"user",
                                        "node",
                                        "day",
@@ -118,9 +89,6 @@ constexpr const char* report_keys[] = {"user",
                                        "paid",
                                        "earned"};
 
-Result<std::string> history_text(const Answer& a) {
-    return history_table().text_of(a, history_row);
-}
 Result<std::string> history_csv(const Answer& a) { return csv_of(a, history_keys); }
 Result<std::string> by_user(const Answer& a) { return report_table("User").text_of(a, report_row); }
 Result<std::string> by_node(const Answer& a) { return report_table("Node").text_of(a, report_row); }
@@ -143,10 +111,16 @@ Status take_since(MoneyOptions& money, CtlQuestion& question) {
 }  // namespace
 
 Result<CtlQuestion> history_question(std::span<char*> words, const ReportOptions& o,
-                                     MoneyOptions& money) {
+                                     const ColumnOptions& columns, MoneyOptions& money) {
     TRY(no_words("history", words));
     if (!o.by.empty()) return fail("history: --by is for report");
-    CtlQuestion question{"list-jobs", {"state=finish"}, o.csv ? history_csv : history_text};
+    CtlQuestion question{"list-jobs", {"state=finish"}, nullptr};
+    TRY(show_jobs(columns, history_columns, question));
+    if (o.csv) question.text = history_csv;
+    if (o.csv && !columns.names.empty()) {
+        TRY_ASSIGN(const JobColumns shown, job_columns(columns.names));
+        question.text = [shown](const Answer& jobs) { return jobs_csv(jobs, shown); };
+    }
     TRY(take_since(money, question));
     if (const std::string user = std::exchange(money.user, {}); !user.empty())
         question.args.push_back("user=" + user);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tools/common/ctl.hpp"
+#include "tools/marketctl/job_columns.hpp"
 #include "tools/marketctl/money.hpp"
 
 namespace souk::tools {
@@ -17,7 +18,7 @@ struct ReportOptions {
 
 // Errors: wrong usage. They take --user, --provider, --since and --limit out of `money`.
 Result<CtlQuestion> history_question(std::span<char*> words, const ReportOptions& options,
-                                     MoneyOptions& money);
+                                     const ColumnOptions& columns, MoneyOptions& money);
 Result<CtlQuestion> report_question(std::span<char*> words, const ReportOptions& options,
                                     MoneyOptions& money);
 

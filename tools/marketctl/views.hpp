@@ -13,8 +13,6 @@ namespace souk::tools {
 Result<std::string> status_text(const Answer& answer);
 Result<std::string> limits_text(const Answer& answer);
 Result<std::string> set_text(const Answer& answer);
-Result<std::string> jobs_text(const Answer& answer);
-Result<std::string> open_jobs_text(const Answer& answer);  // each job of an array too
 Result<std::string> providers_text(const Answer& answer);
 Result<std::string> job_text(const Answer& answer);
 Result<std::string> reasons_text(const Answer& answer);
