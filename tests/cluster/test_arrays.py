@@ -94,6 +94,41 @@ def test_what_has_run_is_in_history_and_report_and_mmon(market):
     assert text.startswith("souk ") and all(n in text for n in market.nodes())
 
 
+def test_what_jobs_used_is_measured_over_moves_and_summed_up_for_an_array(market):
+    eats = "import time; a = bytearray(90 << 20)\nwhile time.process_time() < 2.5: pass"
+    job = market.srun("-p", "40", "-m", "300M", "python3", "-c", eats)
+    market.until_runs(job.id)
+    until("its memory is told", lambda: market.job(job.id).get("memory_peak_bytes", 0) > 90 << 20)
+    there = next(n for n in market.nodes() if n != market.job(job.id)["where"])
+    market.tool("marketctl", "move", job.id, there)
+    market.until_job(job.id, "has ended", lambda j: j["status"] == "finish")
+    ended = market.job(job.id)
+    assert 90 << 20 < ended["memory_peak_bytes"] < 150 << 20, ended
+    assert 2.4 < ended["cpu_used_s"] < 10, ended
+    assert abs(ended["efficiency"] - ended["cpu_used_s"] / ended["runtime_s"]) < 0.01, ended
+    assert ended["failures"] == 0 and "memory peak" in market.tool("marketctl", "job", job.id).stdout
+    array = market.tool("srun", "-p", "40", "--wait", "--array", "1-3", "sh", "-c",
+                        "exit $((SOUK_ARRAY_INDEX % 2))", check=False).stdout.split()[0]
+    assert "failed:       2: " in market.tool("marketctl", "job", f"{array}[*]").stdout
+    line = next(x for x in market.tool("marketctl", "history", "-o", "id,exit,failures"
+                                       ).stdout.splitlines() if x.startswith(array))
+    assert line.split() == [f"{array}[*]", "2", "failed", "2"]
+    wrong = market.tool("marketctl", "history", "-o", "id,speed", check=False)
+    assert wrong.returncode == 2 and "'speed' is no column" in wrong.stderr, wrong
+
+
+def test_a_command_runs_here_when_a_detached_job_has_ended(market, tmp_path):
+    says = 'echo "$SOUK_JOB_ID $SOUK_JOB_NAME $SOUK_JOBS $SOUK_FAILED $SOUK_EXIT" > '
+    one = market.tool("srun", "-p", "40", "-d", "--name", "night", "--notify",
+                      f"{says}{tmp_path}/one", "sh", "-c", "sleep 1; exit 3").stdout.strip()
+    array = market.tool("srun", "-p", "40", "-d", "--array", "0-2", "--notify",
+                        f"{says}{tmp_path}/all", "sh", "-c", "exit $SOUK_ARRAY_INDEX"
+                        ).stdout.strip()
+    for file, said in (("one", f"{one} night 1 1 3\n"), ("all", f"{array}  3 2 2\n")):
+        until(f"{file} is told", lambda: os.path.exists(tmp_path / file) and
+              (tmp_path / file).read_text() == said)
+
+
 def test_several_jobs_are_cancelled_by_their_name(market):
     ids = [market.srun("-p", "40", "--name", "sweep", "sleep", "1000").id for _ in range(2)]
     other = market.srun("-p", "40", "sleep", "1000").id

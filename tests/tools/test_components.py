@@ -40,7 +40,7 @@ def texts(fields, number):
     return [text.decode() for text in fields.get(number, [])]
 
 
-def submitted(start, agentd, *args):
+def submitted(start, agentd, *args, sent=None):
     """The requests of srun -d for three components."""
     process = start("srun", "-p", "40", "-d", *args)
     connection = agentd.accept()
@@ -48,8 +48,10 @@ def submitted(start, agentd, *args):
     requests = []
     for number in range(3):
         submit = connection.expect("submit")
+        if sent is not None:
+            sent.append(submit)
         requests.append((decode(submit[1][0]), decode(submit[2][0]), decode(submit[7][0])))
-        connection.send("submitted", {1: {1: "n1", 2: 7 + number}, 3: True, 4: True})
+        connection.send("submitted", {1: {1: "n1", 2: 7 + number}, 3: True, 4: True, 5: True})
     out, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, out, err) == (0, b"n1.7\n", b"")
     return requests
@@ -70,6 +72,32 @@ def test_each_component_is_submitted_as_the_file_has_it(start, agentd, tmp_path,
     for spec in specs[1:]:
         assert texts(spec, 1) == ["sh"] and texts(spec, 4) == ["/tmp"]
         assert {"NAME=a b", "OTHER=/tmp/x", "SOUK_NAMES=master,w-0,w-1"} <= set(texts(spec, 3))
+
+
+def test_a_request_names_nodes_by_contacts_and_files_for_its_output(start, agentd, tmp_path):
+    """An ordered request as DCS has it; the second file lies beside the directory."""
+    (tmp_path / "job").write_text(f"""+
+( &(resourceManagerContact="fs0.site.org:2119/jobmanager-pbs") (label="a") (count=8)
+   (executable=/bin/echo) (stdout={tmp_path}/a.out) (stderr={tmp_path}/a.err) )
+( &(resourceManagerContact="fs3") (label="b") (count=8) (directory={tmp_path})
+   (executable=/bin/echo) (stdout=b.out) )
+( &(label="c") (executable=/bin/echo) )
+""")
+    sent = []
+    submitted(start, agentd, "-o", tmp_path / "rest", "-N", tmp_path / "job", sent=sent)
+    groups = [decode(one[7][0]) for one in sent]
+    assert [texts(g, 13) for g in groups] == [["fs0"], ["fs3"], []]
+    assert [texts(one, 8) for one in sent] == [[f"{tmp_path}/a.out"], [f"{tmp_path}/b.out"],
+                                               [f"{tmp_path}/rest"]]
+    assert [texts(one, 9) for one in sent] == [[f"{tmp_path}/a.err"], [], []]
+
+
+@pytest.mark.parametrize("args", [["--ordered", "n1:1,n2:1,n3:1", "-N", "3"],
+                                  ["-N", "3", "--ordered", "n1,n2,n3"]])
+def test_a_number_of_components_may_stand_beside_as_many_nodes(start, agentd, args):
+    sent = []
+    submitted(start, agentd, *args, "/bin/echo", sent=sent)
+    assert [texts(decode(one[7][0]), 13) for one in sent] == [["n1"], ["n2"], ["n3"]]
 
 
 def test_what_the_file_does_not_say_is_as_on_the_command_line(start, agentd, tmp_path):
@@ -106,12 +134,13 @@ def test_what_the_file_does_not_say_is_as_on_the_command_line(start, agentd, tmp
     ("[component]\n", ":1: 'component' is neither [names] nor [[component]]"),
     ("[[component]]\ncpus = \n", ":2: "),
     ("+( &(executable=a) ", ":1: a ) is missing at the end"),
-    ("+(\n|(executable=a))", ":2: a choice (|) has no meaning here"),
+    ("+(\n|(executable=a))", ":2: a choice (|) has no meaning here: submit one of its requests"),
     ("+( &(executable=a)(queue=x) )", ":1: 'queue' has no meaning here"),
     ("+( &(executable=a)(count>3) )", ":1: count: '>' has no meaning here: write count=..."),
     ("+( &(executable=\"a) )", ":1: a text in quotes does not end"),
-    ("+( &(executable=a)(resourceManagerContact=fs0) )",
-     "component 0: place: is a contact of a manager of one cluster"),
+    ("+( &(executable=a)(resourceManagerContact=\"fs 0\") )",
+     "component 0: contact: 'fs 0': 'fs 0' is no name of a node"),
+    ("+( &(executable=a)(stdout=\"\") )", ":1: component 0: output: is empty"),
     ("+( &(executable=$(A))(rslSubstitution=(A $(B))(B $(A))) )",
      "names go round in a circle: A -> B -> A"),
     ("+( &(arguments=" + "(" * 1000 + ") )", "parentheses lie too deep"),
@@ -167,6 +196,14 @@ def test_an_agentd_that_knows_no_classes_is_not_given_any(start, agentd, tmp_pat
     (["--stdin", "all"], "--stdin is for --components"),
     (["--flexible", "8:9"], "--flexible"), (["--flexible", "0"], "--flexible"),
     (["--flexible", "2000"], "2000 components are more than 1024: give a greater MIN"),
+    (["--total", "2", "--flexible", "2"], "--total and --flexible exclude each other: --total N is "),
+    (["-N", "2", "--ordered", "n1:1"], "-N says 2 components and --ordered 1: leave -N out, or name"),
+    (["--ordered", "n1:1", "-N", "2"], "-N says 2 components and --ordered 1: leave -N out, or name"),
+    (["--ordered", "n1:1", "--total", "2"], "--ordered says the size and the node of each component"),
+    (["-N", "4", "--flexible", "8"], "--flexible makes as many components as it needs: leave -N out"),
+    (["--flexible", "8", "-c", "2"], "write --flexible N:MIN in place of -c"),
+    (["-c", "2", "--total", "8"], "--total N is one component of N CPUs: leave -c out"),
+    (["-N", "3", "--total", "8"], "--total N is one component of N CPUs: leave -N out, or write -N"),
     (["--total", "0"], "--total"), (["-N", "10000"], "--components"), (["-N", "0"], "--components"),
 ])
 def test_what_the_options_of_several_components_cannot_be_is_one_line(tool, args, said):

@@ -24,6 +24,7 @@ from protobuf import decode
     (["-p", "3", "-m", "4X", "true"], "--memory: '4X' is no size such as 512M, 4G"),
     (["-p", "3", "-m", "0", "true"], "--memory: '0' is not from 1M to 1024T"),
     (["-p", "3", "-c", "0", "true"], "--cpus: '0' is not a whole number"),
+    (["-p", "3", "--notify", "true", "true"], "--notify is for --detach"),
     (["-p", "3", "--pace", "-b", "1", "true"], "--pace needs --budget and --finish"),
     (["-p", "3", "--pace=so", "true"], "--pace: 'so' is neither yes nor no"),
     (["-p", "3", "-b", "0", "true"], "--budget: it must be more than 0"),

@@ -135,6 +135,12 @@ Status set_environment(Reading& r, const Value& v) {
     return {};
 }
 
+// The file lies beside the component's directory if that is said, as its program would open it.
+Status set_file(Reading& r, const Value& v, std::string& file) {
+    TRY_ASSIGN(file, r.one(v));
+    return file.empty() ? fail("is empty") : Status();
+}
+
 using Take = Status (*)(Reading&, const Value&);
 const std::pair<const char*, Take> attributes[] = {
     {"label",
@@ -182,6 +188,15 @@ const std::pair<const char*, Take> attributes[] = {
          TRY_ASSIGN(r.plan.node, r.one(v));
          return check_node_name(r.plan.node);
      }},
+    {"output", [](Reading& r, const Value& v) { return set_file(r, v, r.plan.out_file); }},
+    {"error", [](Reading& r, const Value& v) { return set_file(r, v, r.plan.err_file); }},
+    {"contact",
+     [](Reading& r, const Value& v) -> Status {
+         TRY_ASSIGN(const std::string contact, r.one(v));
+         r.plan.node = contact.substr(0, contact.find_first_of(".:/"));
+         const Status named = check_node_name(r.plan.node);
+         return named ? named : fail("'" + contact + "': " + named.error().message);
+     }},
     {"place",
      [](Reading&, const Value&) -> Status {
          return fail("is a contact of a manager of one cluster; say node = NAME, or leave it out");
@@ -191,7 +206,8 @@ const std::pair<const char*, Take> attributes[] = {
 std::string all_attributes() {
     std::string all;
     for (const auto& [name, take] : attributes)
-        all += (all.empty() ? "" : ", ") + std::string(name);
+        if (name != std::string_view("contact"))
+            all += (all.empty() ? "" : ", ") + std::string(name);
     return all;
 }
 
@@ -241,6 +257,9 @@ Result<std::vector<ComponentPlan>> parse_components(std::string_view text, const
             return fail(reading.plan.at + ": a job has at most " + std::to_string(most) +
                         " components, these are " +
                         std::to_string(plan.size() + static_cast<size_t>(reading.count)));
+        for (std::string* name : {&reading.plan.out_file, &reading.plan.err_file})
+            if (!name->empty() && name->front() != '/' && !reading.plan.directory.empty())
+                *name = reading.plan.directory + "/" + *name;
         for (int64_t i = 0; i < reading.count; ++i) {
             plan.push_back(reading.plan);
             if (reading.count > 1 && !reading.plan.label.empty())

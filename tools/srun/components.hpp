@@ -27,8 +27,9 @@ struct ComponentPlan {
     std::string directory;
     int32_t cpus = 0;
     int64_t memory_mb = 0;
-    std::string node;  // the only one for it; empty: any
-    std::string at;    // FILE:LINE
+    std::string node;                // the only one for it; empty: any
+    std::string out_file, err_file;  // for its output; empty: the command line's
+    std::string at;                  // FILE:LINE
 };
 
 // Reads all components: at least one, at most `most`; the first is required, no two have one label.

@@ -7,7 +7,9 @@
 //        (arguments=4 4) )
 //     ( & ... )
 //
-// count is what it needs of processors. Names of attributes are of any case, with _ or without.
+// count is what it needs of processors. resourceManagerContact names the node: of the contact of a
+// cluster's manager the first part of its host ("fs0" of "fs0.site.org:2119/jobmanager"), because
+// such a cluster is a node here. Names of attributes are of any case, with _ or without.
 // What has no meaning here is an error, but for what says how processes were to be started there
 // (jobType, maxWallTime, subjobCommsType), which is passed over.
 #include <algorithm>
@@ -32,7 +34,9 @@ constexpr Known known_attributes[] = {{"label", "label"},
                                       {"memory", "memory"},
                                       {"minmemory", "memory"},
                                       {"maxmemory", "memory"},
-                                      {"resourcemanagercontact", "place"},
+                                      {"resourcemanagercontact", "contact"},
+                                      {"stdout", "output"},
+                                      {"stderr", "error"},
                                       {"jobtype", ""},
                                       {"maxwalltime", ""},
                                       {"subjobcommstype", ""}};
@@ -97,7 +101,10 @@ class RequestParser {
 
     // & and its relations.
     Status request(File& file) {
-        if (next() == '|') return bad("a choice (|) has no meaning here");
+        if (next() == '|')
+            return bad(
+                "a choice (|) has no meaning here: submit one of its requests; the market "
+                "chooses the nodes where no resourceManagerContact stands");
         TRY(expect('&'));
         Request r;
         r.line = line_;

@@ -62,7 +62,7 @@ Result<Fd> input_of(Part& part, Reads reads) {
 
 // The child never returns from this; it ends with its exit status.
 Result<Part> begin_part(const SrunOptions& options, const std::string& socket, const JobId& id,
-                        Reads reads, const sigset_t& mask) {
+                        size_t component, Reads reads, const sigset_t& mask) {
     Part part;
     Fd theirs[2];
     for (int i = 0; i < 2; ++i) {
@@ -81,6 +81,11 @@ Result<Part> begin_part(const SrunOptions& options, const std::string& socket, c
     if (input) ::dup2(input.get(), STDIN_FILENO);
     ::syscall(SYS_close_range, 3U, ~0U, 0U);
     SrunOptions own = options;
+    if (component < own.plan.size()) {
+        const ComponentPlan& plan = own.plan[component];
+        if (!plan.out_file.empty()) own.out_file = plan.out_file;
+        if (!plan.err_file.empty()) own.err_file = plan.err_file;
+    }
     own.status = StatusMode::never;
     own.json = false;
     ::_exit(Session(own, socket).attach(id));
@@ -334,7 +339,7 @@ int attach_components(const SrunOptions& options, const std::string& socket,
         const Reads reads = options.reader == options.components ? Reads::pipe
                             : options.reader == number           ? Reads::own
                                                                  : Reads::nothing;
-        auto part = begin_part(options, socket, id, reads, before);
+        auto part = begin_part(options, socket, id, parts.size(), reads, before);
         if (!part) {
             say(part.error().message + "; the job goes on: marketctl cancel " + ids[0].text());
             for (const Part& one : parts) ::kill(one.pid, SIGKILL);

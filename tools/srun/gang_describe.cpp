@@ -93,6 +93,10 @@ Status describe(const SrunOptions& options, size_t component, const std::string&
     request.spec.launch = std::move(*launch);
     if (plan.cpus > 0) request.terms.cpus = plan.cpus;
     if (plan.memory_mb > 0) request.terms.memory_mb = plan.memory_mb;
+    if (options.detach || options.wait) {
+        if (!plan.out_file.empty()) request.out_file = plan.out_file;
+        if (!plan.err_file.empty()) request.err_file = plan.err_file;
+    }
     return {};
 }
 

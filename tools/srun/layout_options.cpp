@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "kernel/base/number.hpp"
 #include "kernel/base/units.hpp"
@@ -11,11 +12,55 @@
 
 namespace souk::tools {
 
-// A number, or a file.
-Status set_components(SrunOptions& o, const char* text) {
+TakeOption sized(SrunOptions& o, SizeOption option, TakeOption parse) {
+    return [&o, option, parse = std::move(parse)](const char* text) -> Status {
+        TRY(parse(text));
+        o.sizes_said |= option;
+        return {};
+    };
+}
+
+std::string size_conflict(const SrunOptions& o) {
+    const auto said = [&](uint32_t options) { return (o.sizes_said & options) == options; };
+    if (said(size_total | size_flexible))
+        return "--total and --flexible exclude each other: --total N is all CPUs on one machine, "
+               "--flexible N[:MIN] is the same sum on any";
+    if (said(size_ordered | size_total) || said(size_ordered | size_flexible))
+        return "--ordered says the size and the node of each component (NODE:CPUS,...): leave "
+               "--total and --flexible out";
+    if (said(size_flexible | size_components))
+        return "--flexible makes as many components as it needs: leave -N out, or write -N "
+               "COMPONENTS -c CPUS";
+    if (said(size_flexible | size_cpus))
+        return "--flexible says the size of its components: write --flexible N:MIN in place of -c";
+    if (said(size_total | size_cpus)) return "--total N is one component of N CPUs: leave -c out";
+    if (said(size_total | size_components) && o.components_said != 1)
+        return "--total N is one component of N CPUs: leave -N out, or write -N COMPONENTS -c CPUS";
+    if (!said(size_ordered | size_components) || o.components_said == o.components) return "";
+    if (o.components_said == 0)
+        return "--ordered and a file of -N exclude each other: say node = NAME in the file";
+    return "-N says " + std::to_string(o.components_said) + " components and --ordered " +
+           std::to_string(o.components) +
+           ": leave -N out, or name a node for each "
+           "(NODE:CPUS,...)";
+}
+
+Status set_total(SrunOptions& o, const char* text) {
+    TRY_ASSIGN(o.terms.cpus, parse_whole(text, 1, 65'536));
     o.plan.clear();
+    o.components = 1;
+    return {};
+}
+
+// A number, or a file. A number beside another option of the size is compared with that.
+Status set_components(SrunOptions& o, const char* text) {
+    const bool is_beside = (o.sizes_said & ~(size_cpus | size_components)) != 0;
+    o.components_said = 0;
     if (const auto number = parse_whole(text, INT64_MIN, INT64_MAX); number) {
-        TRY_ASSIGN(o.components, parse_whole(text, 1, gang_components_max));
+        TRY_ASSIGN(o.components_said, parse_whole(text, 1, gang_components_max));
+        if (is_beside) return {};
+        o.plan.clear();
+        o.components = o.components_said;
         return {};
     }
     TRY_ASSIGN(o.plan, read_components(text, gang_components_max));

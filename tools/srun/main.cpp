@@ -18,6 +18,7 @@
 #include "tools/srun/after.hpp"
 #include "tools/srun/check.hpp"
 #include "tools/srun/gang.hpp"
+#include "tools/srun/notify.hpp"
 #include "tools/srun/options.hpp"
 #include "tools/srun/output_file.hpp"
 #include "tools/srun/quote.hpp"
@@ -118,6 +119,8 @@ int detach(const SrunOptions& options, const std::string& socket, Link& link,
     const auto submitted = send(link, options, request);
     if (!submitted) return failed(submitted.error());
     const int printed = print_id(options, submitted->id.text(), 0);
+    if (const Status waits = notify_at_end(options, socket, {submitted->id}); !waits)
+        return failed(waits.error());
     if (const Status files = try_files(options, submitted->id, {}); !files)
         return failed(files.error());
     return printed == 0 && options.wait ? wait_for(options, socket, {submitted->id}) : printed;
@@ -164,6 +167,8 @@ int submit_array(SrunOptions options, const std::string& socket, Link& link,
     }
     if (leaves) {
         const int printed = print_id(options, ids[0].text(), ids.size());
+        if (const Status waits = notify_at_end(options, socket, ids); !waits)
+            return failed(waits.error());
         return printed == 0 && options.wait ? wait_for(options, socket, ids) : printed;
     }
     if (!options.quiet) say("array " + ids[0].text() + ": " + std::to_string(ids.size()) + " jobs");
@@ -205,6 +210,8 @@ int submit_gang(const SrunOptions& options, const std::string& socket, Link& lin
         return attach_components(options, socket, *ids);
     }
     const int printed = print_id(options, ids->front().text(), ids->size());
+    if (const Status waits = notify_at_end(options, socket, *ids); !waits)
+        return failed(waits.error());
     if (printed != 0 || !options.wait) return printed;
     std::vector<int> statuses;
     for (size_t i = 0; i < ids->size(); ++i)
@@ -240,7 +247,10 @@ Status stdin_for_retries(const SrunOptions& options) {
 
 int submit(const SrunOptions& options, const std::string& socket) {
     wire::Submit request;
-    for (const std::string& file : {options.out_file, options.err_file})
+    std::vector<std::string> files = {options.out_file, options.err_file};
+    for (const ComponentPlan& one : options.plan)
+        files.insert(files.end(), {one.out_file, one.err_file});
+    for (const std::string& file : files)
         if (const Status can = file.empty() ? Status{} : output_can_be_written(file); !can)
             return failed(can.error());
     if (options.components == 0) {

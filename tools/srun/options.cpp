@@ -102,7 +102,7 @@ std::vector<Option> term_options(SrunOptions& o) {
                   return {};
               })},
         {'c', "cpus", "N", "CPUs that it may use, on one machine (default 1)",
-         term(o, Change::cpus, whole(o.terms.cpus, 65'536))},
+         sized(o, size_cpus, term(o, Change::cpus, whole(o.terms.cpus, 65'536)))},
         {'s', "strategy", "NAME",
          "how it bids: truthful (the default): its price; pace: the same as --pace; deadline: what "
          "is "
@@ -297,21 +297,16 @@ Result<int32_t> reader_of_input(const SrunOptions& o) {
 std::vector<Option> size_options(SrunOptions& o) {
     return {
         {0, "total", "N", "all N CPUs on one machine: the same as -N 1 -c N",
-         [&o](const char* text) -> Status {
-             TRY_ASSIGN(o.terms.cpus, parse_whole(text, 1, 65'536));
-             o.plan.clear();
-             o.components = 1;
-             return {};
-         }},
+         sized(o, size_total, [&o](const char* text) { return set_total(o, text); })},
         {0, "flexible", "N[:MIN]",
          "N CPUs on any machines: components of MIN CPUs each (default 1), the last of what is "
          "left,\n"
          "                              as many of them on one machine as find room",
-         [&o](const char* text) { return set_flexible(o, text); }},
+         sized(o, size_flexible, [&o](const char* text) { return set_flexible(o, text); })},
         {0, "ordered", "NODE:CPUS,...",
          "one component for each item, of so many CPUs (default: as -c), on that node and nowhere "
          "else",
-         [&o](const char* text) { return set_ordered(o, text); }},
+         sized(o, size_ordered, [&o](const char* text) { return set_ordered(o, text); })},
         {0, "spread", "[=N]",
          "with -N: each component on a node of its own, or at most N of them on one node",
          [&o](const char* text) -> Status {
@@ -344,7 +339,7 @@ std::vector<Option> around_options(SrunOptions& o) {
          "                              nodes, and end as one; each finds its own in "
          "$SOUK_COMPONENT. Or of those\n"
          "                              that the file of this name describes",
-         [&o](const char* text) { return set_components(o, text); }},
+         sized(o, size_components, [&o](const char* text) { return set_components(o, text); })},
         {'l', "label", nullptr, "with -N: each line of output begins with its component",
          set_flag(o.labels)},
         {0, "exec", nullptr,
@@ -402,6 +397,9 @@ std::vector<Option> around_options(SrunOptions& o) {
 std::vector<Option> own_options(SrunOptions& o, std::string& change, std::string& attach) {
     return {
         {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
+        {0, "notify", "COMMAND",
+         "with --detach: run this here, as you, when the job has ended ($SOUK_JOB_ID, $SOUK_EXIT)",
+         set_text(o.notify)},
         {0, "wait", "[=ID,...]",
          "submit, print the id, and leave when the job has ended, as it did; or wait so for jobs "
          "that\n"
@@ -515,9 +513,13 @@ Parsed parse_script(const CommandLine& line, int argc, char** argv, SrunOptions&
             ": #SBATCH lines are not read; #SOUK lines with options of srun are "
             "(docs/other-schedulers.md)");
     if (script->lines.empty()) return Parsed::go;
+    o.sizes_said = 0;
     for (const ScriptLine& own : script->lines)
         if (const Parsed parsed = parse_line(line, program, own); parsed != Parsed::go)
             return parsed;
+    if (const std::string conflict = size_conflict(o); !conflict.empty())
+        return usage(std::string(program) + ": " + conflict);
+    o.sizes_said = 0;
     return parse(line, argc, argv, o.program);
 }
 
@@ -636,6 +638,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage("--check: the program, or the number of a process, is missing");
     if (checks) return Parsed::go;
     if (quotes && o.detach) return usage("--quote submits nothing: not with --detach");
+    if (!o.notify.empty() && !o.detach) return usage("--notify is for --detach");
     if (!o.log_file.empty() && (quotes || o.detach || o.wait))
         return usage("--log is for a job that srun stays attached to");
     if (o.wait && (quotes || !(change + attach).empty()))
@@ -650,6 +653,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return Parsed::go;
     }
     if (!quotes && o.jobs > 1) return usage("--jobs is for --quote; a job of N components is -N N");
+    if (const std::string conflict = size_conflict(o); !conflict.empty()) return usage(conflict);
     std::string wrong = wrong_with_waits(o, quotes || !(change + attach).empty());
     if (wrong.empty()) wrong = wrong_with_gang(o, quotes || !(change + attach).empty());
     if (!wrong.empty()) return usage(wrong);

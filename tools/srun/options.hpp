@@ -41,6 +41,7 @@ struct SrunOptions {
     std::string out_file, err_file;     // empty: srun's own; %j is the job's id
     bool wait = false;                  // --wait: until the job has ended
     std::vector<std::string> wait_for;  // jobs that are there already
+    std::string notify;                 // --notify: what runs here when the job has ended
     bool detach = false, json = false, quiet = false, verbose = false;
     std::string log_file;   // empty: none
     std::string json_file;  // empty: stderr (an attached job) or stdout
@@ -51,6 +52,9 @@ struct SrunOptions {
     uint32_t at_once = 0;         // of these; 0: any number
     JobId array_id;               // its first job, once that is known
     int32_t components = 0;       // -N; 0: it is a job of its own
+    // Which options have said how large its components are (layout_options.hpp), and what -N said.
+    uint32_t sizes_said = 0;
+    int32_t components_said = 0;
     // --components FILE: what each is; empty: all as the command line says
     std::vector<ComponentPlan> plan;
     // --spread, --pack: how they are to lie; 0: any number of them on one node
