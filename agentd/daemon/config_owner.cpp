@@ -55,11 +55,12 @@ void OwnerKeys::add(Config& c, Settings& all) {
          "nothing, they get what he leaves of CPUs, disks and memory (lower), they stand still in "
          "memory from owner_stop_s on (stop), and from owner_leave_s on they leave (leave).",
          "\"leave\""},
-        {"owner_cpu_percent", number(c.owner_cpu_percent, 1, 100),
-         "The owner uses the machine when processes that are no guests run so much of one CPU.",
+        {"owner_cpu_percent", number(c.owner_cpu_percent, 0, 100),
+         "The owner uses the machine when processes that are no guests run so much of one CPU. 0: "
+         "that is not looked at.",
          "50"},
-        {"owner_wait_ms", milliseconds(c.owner_wait, 1, 10'000),
-         "Or when one of them has waited so long for a CPU.", "50"},
+        {"owner_wait_ms", milliseconds(c.owner_wait, 0, 10'000),
+         "Or when one of them has waited so long for a CPU. 0: that is not looked at.", "50"},
         {"owner_sessions", one_of(owner_sessions, who_is_there),
          "Or while such a login session is in use: none, those at a seat of the machine (local), "
          "or "

@@ -102,7 +102,8 @@ void OwnerPresence::used(OwnerSign sign, const std::string& why) {
 
 void OwnerPresence::see_load(const LoadReading& reading, uint64_t ticks) {
     constexpr uint64_t look_ticks = 5;
-    if (reading.owner_permille * reading.cpus / 10 >= p_.config.owner_cpu_percent)
+    if (const int64_t percent = p_.config.owner_cpu_percent;
+        percent > 0 && reading.owner_permille * reading.cpus / 10 >= percent)
         used(OwnerSign::load, "his processes use " + std::to_string(reading.owner_permille / 10) +
                                   "% of the machine");
     // The signs look for programs themselves if the kernel does not say which begin.

@@ -7,7 +7,8 @@ import tempfile
 
 import pytest
 
-from conftest import mount_points, read_text, until
+from codes import refused
+from conftest import Market, Standing, mount_points, read_text, until
 from test_checkpoints import configured
 from test_owner import group_file, python, stands
 from test_wake import reloaded
@@ -324,3 +325,34 @@ def test_an_owner_whose_promise_a_guest_breaks_gets_a_refund_if_the_operator_say
         hog.kill()
         hog.wait()
         restart(before)
+
+
+def test_the_return_of_an_owner_can_be_tried_on_one_host():
+    """What other nodes' guests use of this host is no sign of him; souk owner is."""
+    up = Standing()
+    up.market = market = Market("--nodes", "2", "--owner-return", "leave")
+    with up:
+        jobs = [market.srun("-p", 50, "sh", "-c", "while :; do :; done") for _ in range(2)]
+        places = {job.id: market.until_runs(job.id)["where"] for job in jobs}
+        assert sorted(places.values()) == ["n1", "n2"]
+        assert not any(status(market, node)["presence"]["here"] for node in ("n1", "n2"))
+        job = next(id for id, where in places.items() if where == "n1")
+        owner = subprocess.Popen(["souk", "owner", "n1", "--for", "120s"], env=market.env,
+                                 stdout=subprocess.PIPE, text=True)
+        try:
+            assert owner.stdout.readline().startswith("the owner of n1 uses it for 2m")
+            until("he is seen", lambda: status(market, "n1")["presence"]["here"])
+            assert "owner-of-n1" in status(market, "n1")["presence"]["why"]
+            market.until_job(job, "has left", lambda j: j["where"] != "n1" or
+                             j["status"] == "suspend")
+            assert not status(market, "n2")["presence"]["here"]
+        finally:
+            owner.kill()
+            owner.wait()
+        until("he is away", lambda: not status(market, "n1")["presence"]["here"])
+        refused(market.tool("souk", "owner", "n7", check=False), "not_found")
+
+
+def test_souk_owner_says_what_it_lacks(market):
+    said = refused(market.tool("souk", "owner", "n1", check=False), "not_possible")
+    assert "--owner-return" in said

@@ -76,6 +76,12 @@ std::string directory_of(const char* variable) {
 }
 }  // namespace
 
+std::string owner_program_name(const std::string& node) { return "owner-of-" + node; }
+
+std::string owner_program(const Daemon& node) {
+    return node.dir + "/" + owner_program_name(node.name);
+}
+
 std::string run_dir() {
     const std::string run = directory_of("SOUK_RUN");
     return run.empty() ? "/run/souk" : run;

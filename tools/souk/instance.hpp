@@ -48,6 +48,10 @@ struct Instance {
     std::vector<Daemon> nodes;
 };
 
+// The name of the program that stands for the owner of a node (souk owner), and where it lies.
+std::string owner_program_name(const std::string& node);
+std::string owner_program(const Daemon& node);
+
 // $SOUK_RUN or /run/souk.
 std::string run_dir();
 std::string tag_of(const std::string& run);

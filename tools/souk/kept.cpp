@@ -37,6 +37,7 @@ Result<std::optional<MarketShape>> load_shape(const std::string& state) {
         s.off = j.at("off");
         s.private_files = j.value("private_files", false);
         s.agent_user = j.value("agent_user", "");
+        s.owner_return = j.value("owner_return", "");
         return s;
     } catch (const json::exception&) {
         return fail(path_of(state) +
@@ -56,7 +57,8 @@ Status save_shape(const std::string& state, const MarketShape& s) {
                     {"pricing", s.pricing},
                     {"off", s.off},
                     {"private_files", s.private_files},
-                    {"agent_user", s.agent_user}};
+                    {"agent_user", s.agent_user},
+                    {"owner_return", s.owner_return}};
     return replace_file(path_of(state), j.dump(1) + "\n", 0644, true);
 }
 

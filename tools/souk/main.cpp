@@ -9,6 +9,7 @@
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
+#include "kernel/base/units.hpp"
 #include "market/core/solver.hpp"
 #include "tools/common/typed_options.hpp"
 #include "tools/souk/network.hpp"
@@ -25,7 +26,7 @@ struct UpArguments {
     std::optional<int32_t> cpus;
     int64_t memory_mb = 0;
     bool check_precopy = false, private_files = false;
-    std::string solver, pricing, agent_user;
+    std::string solver, pricing, agent_user, owner_return;
 };
 
 int64_t host_memory_mb() {
@@ -58,6 +59,8 @@ Result<UpOptions> up_options(const UpArguments& a) {
     o.check_precopy = a.check_precopy;
     if (a.private_files) o.shape.private_files = true;
     if (!a.agent_user.empty()) o.shape.agent_user = a.agent_user;
+    if (!a.owner_return.empty())
+        o.shape.owner_return = a.owner_return == "nothing" ? "" : a.owner_return;
     if (!a.solver.empty())
         if (const auto name = market::Solver::algorithm_named(a.solver); !name)
             return wrap("--solver", name.error());
@@ -100,6 +103,17 @@ std::vector<tools::Option> up_rows(UpArguments& a) {
         option(0, "agent-user", a.agent_user, tools::any_text(),
                "who each agentd is: an account, a number, or root (default: _souk-agent, where "
                "there is one)"),
+        {0, "owner-return", "WHAT",
+         "what guests do while the owner of their node uses it (souk owner NODE): nothing (the "
+         "default), lower, stop, leave",
+         [&a](const char* text) -> Status {
+             const std::string_view what = text;
+             if (what != "nothing" && what != "lower" && what != "stop" && what != "leave")
+                 return fail("'" + std::string(what) +
+                             "' is none of nothing, lower, stop and leave");
+             a.owner_return = what;
+             return {};
+         }},
         {0, "private-files", nullptr,
          "all nodes but the first have directories of their own for people's files (/home, "
          "/tmp and such), as machines that share nothing; jobs are --files=auto",
@@ -124,6 +138,8 @@ int run(int argc, char** argv) {
     DownOptions down;
     DemoOptions demo;
     bool json = false;
+    std::string node;
+    Nanos span = Nanos::from_s(30);
     const tools::CommandLine line{
         .tool = "souk",
         .summary =
@@ -148,6 +164,17 @@ int run(int argc, char** argv) {
              .summary = "show the daemons",
              .options = {{0, "json", nullptr, "as JSON", tools::set_flag(json)}},
              .run = [&] { return cmd_status(run_dir(), json); }},
+            {.tool = "souk owner",
+             .summary = "somebody uses a node of it for a while, as its owner would (souk up "
+                        "--owner-return)",
+             .options = {{0, "for", "TIME", "so long (default 30s; a number alone: seconds)",
+                          [&span](const char* text) -> Status {
+                              TRY_ASSIGN(span, parse_span(text, Nanos::from_s(1), Nanos::from_s(1),
+                                                          Nanos::from_s(86'400)));
+                              return {};
+                          }}},
+             .arguments = {{"NODE", "whose owner", tools::set_text(node)}},
+             .run = [&] { return cmd_owner(run_dir(), node, span); }},
             {.tool = "souk demo",
              .summary = "a market of three machines on this host plays a story; about two minutes",
              .options = {{0, "fast", nullptr, "do not stop at each step",

@@ -151,6 +151,27 @@ Status Supervisor::prepare() {
     return {};
 }
 
+namespace {
+
+// What all nodes use of this host's processors is no sign that the owner of one is back: the
+// others' guests use them as well. A program of his own is (souk owner).
+std::string owner_keys(const std::string& node, const std::string& owner_return) {
+    return "owner_return = \"" + owner_return + "\"\nowner_programs = \"" +
+           owner_program_name(node) +
+           "\"\nowner_cpu_percent = 0\nowner_wait_ms = 0\nowner_stop_s = 0\nowner_leave_s = 5\n"
+           "owner_away_s = 5\n";
+}
+
+// The kernel calls a program by the name under which it was started.
+Status link_owner_program(const Daemon& node) {
+    const std::string link = owner_program(node);
+    (void)::unlink(link.c_str());
+    if (::symlink("/bin/sleep", link.c_str()) != 0) return fail_errno(link, errno);
+    return {};
+}
+
+}  // namespace
+
 Status Supervisor::write_configs() {
     const auto write = [](const std::string& path, const std::string& text) {
         return create_file(AT_FDCWD, path, text, O_TRUNC, 0666);
@@ -178,6 +199,8 @@ Status Supervisor::write_configs() {
         if (options_.check_precopy) text += "check_ahead = true\n";
         if (!shape.agent_user.empty()) text += "user = \"" + shape.agent_user + "\"\n";
         if (shape.private_files) text += "files = \"auto\"\n";
+        if (!shape.owner_return.empty()) text += owner_keys(d.name, shape.owner_return);
+        TRY(link_owner_program(d));
         TRY(write(d.dir + "/agentd.conf", text));
     }
     return {};

@@ -14,6 +14,8 @@ struct DownOptions {
 };
 int cmd_down(const std::string& run, const DownOptions& options);
 int cmd_status(const std::string& run, bool json);
+// Stands for the owner of a node for so long; returns only if it cannot.
+int cmd_owner(const std::string& run, const std::string& node, Nanos span);
 int cmd_doctor(int argc, char** argv);
 // Becomes souk-demo, the story of `make demo`; returns only if there is none.
 struct DemoOptions {
