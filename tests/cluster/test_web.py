@@ -4,7 +4,9 @@ limits."""
 import os
 import re
 import select
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -208,3 +210,20 @@ def test_a_market_that_is_away_is_told_and_waited_for(market, web, tmp_path):
     heard(watching, b"event: tick")
     watching.close()
     assert w.ask("/")[0] == 200
+
+
+def test_pages_beside_a_market_that_hangs_say_so_within_seconds(market, web):
+    w = web()
+    assert "n1" in w.page("/")
+    pid = market.daemon("market")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        until("what was kept is old", lambda: w.ask("/nodes")[0] == 503)
+        began = time.monotonic()
+        for path in ("/", "/jobs", "/prices", "/job/n1.1"):
+            status, _, text = w.ask(path)
+            assert status == 503 and "has not answered within 4 s" in text, (path, status, text)
+        assert time.monotonic() - began < 20
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    until("the pages are back", lambda: w.ask("/")[0] == 200)

@@ -119,11 +119,12 @@ Result<Answer> ask(const FindSocket& find, const std::string& verb,
 }
 
 Result<ListPart> ask_part(const FindSocket& find, const std::string& verb,
-                          const std::vector<std::string>& args, const std::string& after) {
+                          const std::vector<std::string>& args, const std::string& after,
+                          Nanos limit) {
     TRY_ASSIGN(const std::string socket, find());
     TRY_ASSIGN(Link link, Link::open(socket));
     link.queue(wire::CtlRequest{1, 0, verb, args, after});
-    TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(part_max));
+    TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(limit));
     if (!reply.ok) return tl::unexpected(refusal(reply));
     return ListPart{std::move(reply.json), std::move(reply.next)};
 }

@@ -28,9 +28,11 @@ Result<Answer> ask_again(const std::function<Result<Answer>()>& once, const std:
 struct ListPart {
     std::string json, next;
 };
-// Asks once, for the part after `after` (empty: the first). Errors: as ask().
+// Asks once, for the part after `after` (empty: the first), and waits so long for an answer. Errors:
+// as ask(); ETIMEDOUT.
 Result<ListPart> ask_part(const FindSocket& find, const std::string& verb,
-                          const std::vector<std::string>& args, const std::string& after);
+                          const std::vector<std::string>& args, const std::string& after,
+                          Nanos limit);
 // Joins the answer into one text. Errors: several parts that are not lists.
 Result<std::string> joined(Answer answer);
 // The text and a newline on stdout. Errors: nobody reads it.

@@ -2,6 +2,7 @@
 #include "tools/souk-web/feed.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 
 #include "kernel/sys/host/clock.hpp"
@@ -15,8 +16,17 @@ constexpr Nanos kept_for = Nanos::from_s(1);
 constexpr size_t kept_max = 128;
 constexpr int64_t share = 100;  // of the time, what ticks may cost
 constexpr Nanos pause_max = Nanos::from_s(30);
+// So long a page waits for one answer, and an order for its own. A market that lets a page wait so
+// long is asked again after a while, and until then every page says so at once.
+constexpr Nanos page_limit = Nanos::from_s(4), order_limit = Nanos::from_s(30),
+                silence = Nanos::from_s(5);
 
 std::chrono::nanoseconds chrono(Nanos span) { return std::chrono::nanoseconds(span.ns); }
+
+// The market asks a job's home for its story, and waits for that itself.
+bool asks_a_node(const std::string& verb, const std::vector<std::string>& args) {
+    return verb == "story" || (verb == "web" && args.size() > 1 && args[1] == "story");
+}
 
 Result<Json> parsed(const std::string& text) {
     Json json = parse_json(text);
@@ -45,29 +55,40 @@ Result<Feed::Part> Feed::part(const std::string& verb, const std::vector<std::st
         const auto kept = kept_.find(key);
         if (kept != kept_.end() && monotonic_now() - kept->second.at < kept_for)
             return kept->second.part;
+        if (silent_ && monotonic_now() < silent_until_) return tl::unexpected(*silent_);
     }
-    auto asked = once(verb, args, after);
+    auto asked = once(verb, args, after, page_limit);
     const std::lock_guard lock(mutex_);
     const Nanos now = monotonic_now();
+    silent_.reset();
+    if (!asked && asked.error().code == ETIMEDOUT && !asks_a_node(verb, args)) {
+        silent_ = Error{ETIMEDOUT, "it has not answered within " +
+                                       std::to_string(page_limit.ns / 1'000'000'000) +
+                                       " s: marketd is stopped or overloaded, or the network to it "
+                                       "is cut"};
+        silent_until_ = now + silence;
+        return tl::unexpected(*silent_);
+    }
     std::erase_if(kept_, [now](const auto& each) { return now - each.second.at >= kept_for; });
     if (kept_.size() < kept_max) kept_.insert_or_assign(key, Kept{now, asked});
     return asked;
 }
 
 Result<Feed::Part> Feed::once(const std::string& verb, const std::vector<std::string>& args,
-                              const std::string& after) const {
+                              const std::string& after, Nanos limit) const {
     const auto find = [this] {
         return wire::find_market(options_.where.socket, options_.where.node);
     };
     TRY_ASSIGN(const ListPart answer,
-               line_ ? line_->ask(verb, args, after) : ask_part(find, verb, args, after));
+               line_ ? line_->ask(verb, args, after, limit)
+                     : ask_part(find, verb, args, after, limit));
     if (answer.json.empty()) return Part{Json(), answer.next};
     TRY_ASSIGN(Json rows, parsed(answer.json));
     return Part{std::move(rows), answer.next};
 }
 
 Result<Json> Feed::tell(const std::string& verb, const std::vector<std::string>& args) {
-    auto done = once(verb, args, "");
+    auto done = once(verb, args, "", order_limit);
     const std::lock_guard lock(mutex_);
     kept_.clear();
     if (!done) return tl::unexpected(done.error());

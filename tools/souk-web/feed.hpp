@@ -57,7 +57,7 @@ class Feed {
   private:
     void run();
     Result<Part> once(const std::string& verb, const std::vector<std::string>& args,
-                      const std::string& after) const;
+                      const std::string& after, Nanos limit) const;
 
     struct Kept {
         Nanos at;
@@ -68,6 +68,8 @@ class Feed {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::string, Kept> kept_;
+    std::optional<Error> silent_;  // the market lets its questions wait, and until then none is asked
+    Nanos silent_until_;
     Tick tick_;
     size_t watchers_ = 0;
     bool stop_ = false;

@@ -18,7 +18,6 @@ namespace {
 constexpr size_t waiting_max = 64;
 constexpr Nanos connect_limit = Nanos::from_s(10), line_idle_max = Nanos::from_s(30),
                 age_max = Nanos::from_s(600);
-constexpr std::chrono::seconds answer_limit{40};
 
 }  // namespace
 
@@ -37,7 +36,7 @@ Line::~Line() {
 }
 
 Result<ListPart> Line::ask(const std::string& verb, const std::vector<std::string>& args,
-                           const std::string& after) {
+                           const std::string& after, Nanos limit) {
     std::future<Result<wire::CtlReply>> answer;
     {
         const std::lock_guard lock(mutex_);
@@ -48,8 +47,8 @@ Result<ListPart> Line::ask(const std::string& verb, const std::vector<std::strin
         answer = asked_.back().answer.get_future();
     }
     (void)::eventfd_write(wake_.get(), 1);
-    if (answer.wait_for(answer_limit) != std::future_status::ready)
-        return fail("no answer from " + remote_.market);
+    if (answer.wait_for(std::chrono::nanoseconds(limit.ns)) != std::future_status::ready)
+        return tl::unexpected(Error{ETIMEDOUT, "no answer from " + remote_.market});
     TRY_ASSIGN(wire::CtlReply reply, answer.get());
     if (!reply.ok) return tl::unexpected(refusal(reply));
     return ListPart{std::move(reply.json), std::move(reply.next)};

@@ -32,7 +32,7 @@ class Line {
     // Asks as ask_market_part_at() does. Errors: also that too many wait already, or no answer in
     // time.
     Result<ListPart> ask(const std::string& verb, const std::vector<std::string>& args,
-                         const std::string& after);
+                         const std::string& after, Nanos limit);
 
   private:
     struct Question {
