@@ -306,7 +306,8 @@ END_TEST
 
 UNIT_SUITE(home_clock, only_what_runs_is_counted_and_folding_loses_nothing,
            after_a_restart_the_first_word_of_its_node_settles_what_has_run_meanwhile,
-           cpu_time_is_added_up_over_epochs_that_each_begin_at_none);
+           cpu_time_is_added_up_over_epochs_that_each_begin_at_none,
+           of_its_memory_the_most_counts_that_any_of_its_nodes_has_told);
 UNIT_SUITE(home_budget, first_it_warns_then_it_ends_when_the_budget_is_used_up,
            while_the_market_is_there_it_is_left_a_moment_to_freeze_the_job_itself,
            what_does_not_run_or_has_no_budget_is_never_due,
