@@ -106,6 +106,12 @@ constexpr std::pair<V, V> aliases[] = {
     {"speeddistribution", "speed"},
     {"reservationdistribution", "reservation"},
     {"reservationprice", "reservation"},
+    {"swfstart", "firstday"},
+    {"swfend", "lastday"},
+    {"swfdivstart", "arrivaldivisor"},
+    {"swfmulruntime", "runmultiplier"},
+    {"jobsnum", "jobs"},
+    {"providersnum", "providers"},
 };
 
 // Takes out of a key what does not distinguish it: capitals and underscores.
@@ -151,12 +157,65 @@ int64_t scaled(int64_t v, int64_t by_micro) {
     return static_cast<int64_t>((static_cast<__int128>(v) * by_micro + 500'000) / 1'000'000);
 }
 
+// Older import files name a distribution and its numbers by two keys: valueDist = uniform,
+// valueDistArgs = 10 60.
+class SplitDistributions {
+  public:
+    // Returns whether the key is one of these. Errors: it was there before.
+    Result<bool> take(V name, V value, size_t line) {
+        const std::string wanted = plain(name);
+        for (Split& one : all_)
+            for (const bool args : {false, true}) {
+                if (wanted != std::string(one.key) + (args ? "distargs" : "dist")) continue;
+                Half& half = args ? one.args : one.kind;
+                if (half.line)
+                    return fail("is set in line " + std::to_string(half.line) + " already");
+                half = {line, std::string(value)};
+                std::replace(half.text.begin(), half.text.end(), ',', ' ');
+                return true;
+            }
+        return false;
+    }
+    // `line_of`: the line that has the one key which says the same, 0: none.
+    template <class LineOf>
+    Status finish(ImportConfig& config, LineOf&& line_of) const {
+        for (const Split& one : all_) {
+            if (!one.kind.line && !one.args.line) continue;
+            const std::string key(one.key);
+            if (!one.kind.line || !one.args.line)
+                return fail(key + (one.kind.line
+                                       ? "Dist needs " + key + "DistArgs, its numbers"
+                                       : "DistArgs needs " + key + "Dist, what they are of"));
+            const std::string where = "line " + std::to_string(one.kind.line) + ": " + key + "Dist";
+            if (const size_t line = line_of(*find_key(one.key)); line)
+                return fail(where + ": " + key + " is set in line " + std::to_string(line) +
+                            " already");
+            const std::string both = one.kind.text + " " + one.args.text;
+            if (const Status set = find_key(one.key)->set(config, both); !set)
+                return fail(where + ": " + set.error().message);
+        }
+        return {};
+    }
+
+  private:
+    struct Half {
+        size_t line = 0;
+        std::string text;
+    };
+    struct Split {
+        V key;
+        Half kind, args;
+    };
+    Split all_[3] = {{"value", {}, {}}, {"speed", {}, {}}, {"reservation", {}, {}}};
+};
+
 }  // namespace
 
 Result<ImportConfig> parse_import_config(std::string_view text) {
     ImportConfig config;
     size_t seen[key_count] = {};
     size_t number = 0;
+    SplitDistributions split;
     while (!text.empty()) {
         const size_t end = std::min(text.find('\n'), text.size());
         const V line = trimmed(without_comment(text.substr(0, end)));
@@ -171,6 +230,9 @@ Result<ImportConfig> parse_import_config(std::string_view text) {
         V value = trimmed(line.substr(equals + 1));
         if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
             value = value.substr(1, value.size() - 2);
+        const auto is_split = split.take(name, value, number);
+        if (!is_split) return fail(where + printable(name) + " " + is_split.error().message);
+        if (*is_split) continue;
         const Key* key = find_key(name);
         if (!key) return fail(where + "no key '" + printable(name) + "'");
         size_t& line_seen = seen[key - keys];
@@ -182,6 +244,7 @@ Result<ImportConfig> parse_import_config(std::string_view text) {
             return fail(where + printable(name) + ": '" + printable(value) + "' " +
                         set.error().message);
     }
+    TRY(split.finish(config, [&seen](const Key& key) { return seen[&key - keys]; }));
     if (config.use_swf && config.trace.empty()) return fail("trace is not set");
     if (!config.use_swf && config.jobs_max < 0)
         return fail("jobs is not set: use_swf = no needs a number of jobs");

@@ -5,7 +5,8 @@
 // Configuration: `key = value` a line, the value in quotes or not, `#` starts a comment, empty
 // lines are skipped. So it may be TOML. Every key once; an error says line, key and why. Capitals
 // and underscores of keys do not matter, so the keys of the market simulator's older import files
-// are taken too (useSWF, firstDay, numJobs; `aliases` in import.cpp).
+// are taken too (useSWF, firstDay, numJobs, swfDivStart; `aliases` in import.cpp). These may name a
+// distribution by two keys (valueDist = uniform, valueDistArgs = 10 60).
 //   use_swf          yes   no: there is no log, the jobs are drawn by `interarrival` and `run`
 //   trace            the log (a path as seen from where the program runs)
 //   first_day        0     only jobs submitted on these days of the log, counted from its first

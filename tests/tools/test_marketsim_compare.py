@@ -56,6 +56,8 @@ def test_seeds_give_means_with_confidence_intervals_as_table_json_and_csv(tool, 
         values = [s[i] for s in slowdowns]
         mean = sum(values) / 5
         half = 2.7764 * (sum((v - mean) ** 2 for v in values) / 4 / 5) ** 0.5
+        assert "mean_slowdown" not in row and row["solver"] == row["variant"].split("/")[0]
+        assert [seed["mean_slowdown"] for seed in row["by_seed"]] == values
         told = row["over_seeds"]["mean_slowdown"]
         assert abs(told["mean"] - mean) < 1e-9 and abs(told["ci95"] - half) < 1e-9 and half > 0
         assert (abs(float(rows[i + 1][2]) - mean) < 1e-6 and
@@ -221,6 +223,7 @@ def test_a_comparison_becomes_one_page_that_needs_nothing_else(tool, files):
             mean, half = (float(part) for part in told.split(" ± "))
             assert mean == pytest.approx(float(row[2 + 2 * i]), rel=1e-4, abs=1e-9)
             assert half == pytest.approx(float(row[3 + 2 * i] or 0), rel=1e-2, abs=1e-9)
+    assert "Mean bounded slowdown by what a job is worth" in text
     # a picture for each figure, with a bar and an interval for each variant
     pictures = [a for tag, a in page.seen if tag == "svg"]
     assert len(pictures) == len(header[2::2]) and all(a["role"] == "img" for a in pictures)

@@ -100,6 +100,30 @@ START_TEST(capitals_and_underscores_of_keys_do_not_matter_and_older_names_are_ta
 }
 END_TEST
 
+START_TEST(the_keys_of_the_published_configuration_are_taken) {
+    const auto c = parse_import_config(
+        "useSWF = true\nswfFile = a.swf\nswfStart = 2\nswfEnd = 5\nswfDivStart = 3\n"
+        "swfMulRuntime = 2\njobsNum = -1\nvalueDist = bimodal\nvalueDistArgs = 80 30 15 20 90 15\n"
+        "providersNum = 7\nspeedDist = \"fix\"\nspeedDistArgs = 100\nreservationDistArgs = 1, 4\n"
+        "reservationDist = uniform\n");
+    ck_assert_msg(c.has_value(), "%s", c ? "" : c.error().message.c_str());
+    ck_assert(c->trace == "a.swf" && c->first_day == 2 && c->last_day == 5 && c->jobs_max == -1);
+    ck_assert(c->arrival_divisor_micro == 3'000'000 && c->run_multiplier_micro == 2'000'000 &&
+              c->providers == 7);
+    ck_assert(c->value.kind == Distribution::Kind::bimodal && c->value.parameters[4] == 90);
+    ck_assert(c->speed.parameters[0] == 100 && c->reservation.kind == Distribution::Kind::uniform);
+    ck_assert_text(error_of("valueDist = uniform\n"), "valueDist needs valueDistArgs, its numbers");
+    ck_assert_text(error_of("speedDistArgs = 100\n"),
+                   "speedDistArgs needs speedDist, what they are of");
+    ck_assert_text(error_of("value = fix 1\nvalueDist = fix\nvalueDistArgs = 2\n"),
+                   "line 2: valueDist: value is set in line 1 already");
+    ck_assert_text(error_of("valueDist = fix\nvalueDist = fix\n"),
+                   "line 2: valueDist is set in line 1 already");
+    ck_assert(
+        error_of("valueDist = fix\nvalueDistArgs = x\n").starts_with("line 1: valueDist: 'fix"));
+}
+END_TEST
+
 START_TEST(without_a_log_the_workload_is_drawn) {
     ImportConfig c = *parse_import_config(
         "useSWF = false\njobs = 200\nproviders = 2\ninterarrival = uniform 5 15\n"
@@ -234,6 +258,7 @@ UNIT_SUITE(sim_import, a_configuration_may_be_toml_and_keeps_its_defaults,
            a_configuration_error_names_line_key_and_why,
            an_import_takes_the_days_scales_the_times_and_says_what_it_dropped,
            capitals_and_underscores_of_keys_do_not_matter_and_older_names_are_taken,
-           without_a_log_the_workload_is_drawn, jobs_of_unknown_submit_time_are_dropped_and_counted,
+           the_keys_of_the_published_configuration_are_taken, without_a_log_the_workload_is_drawn,
+           jobs_of_unknown_submit_time_are_dropped_and_counted,
            shares_of_two_humps_may_be_decimals_and_fractions, an_import_is_a_function_of_its_seed,
            a_confidence_interval_is_students, plots_hold_every_series_and_quote_names);

@@ -17,6 +17,17 @@ namespace souk::tools {
 
 using namespace sim;
 
+namespace {
+
+// A reader takes "easy" for what a batch system does, which does not know run times.
+std::string note_on_run_times(const std::vector<Variant>& variants) {
+    const bool easy = std::any_of(variants.begin(), variants.end(),
+                                  [](const Variant& v) { return decided_by(v.run) == "easy"; });
+    return easy ? "\neasy knows the true run time of each job, as no scheduler does\n" : "";
+}
+
+}  // namespace
+
 std::string estimates_table(const std::vector<Variant>& variants, size_t seeds) {
     std::string out = fmt::format(
         "means over {} seeds, with the half width of their 95 % confidence intervals\n", seeds);
@@ -32,7 +43,7 @@ std::string estimates_table(const std::vector<Variant>& variants, size_t seeds) 
                 fmt::format("  {:<26} {:>16.6g} +- {:.4g}\n", f.name, e.mean, e.half.value_or(0));
         }
     }
-    return out;
+    return out + note_on_run_times(variants);
 }
 
 std::string csv_text(const std::vector<Variant>& variants) {
@@ -74,6 +85,7 @@ std::string table(const std::vector<Variant>& variants, const std::vector<ValueC
             format_money(r.providers_surplus), r.utilisation, r.moves_total, r.freezes_total,
             r.moved_mb, r.unfinished);
     }
+    out += note_on_run_times(variants);
     for (const bool bounded : {false, true}) {
         out += bounded ? "\nbounded slowdown by value\n" : "\nslowdown by value\n";
         out += fmt::format("{:<{}}", "variant", width);
@@ -147,17 +159,25 @@ std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const Variant& v : variants) {
         nlohmann::ordered_json one = {{"variant", v.name}};
-        if (v.error.empty())
-            one.update(parse_json(report_json(v.report(), v.run, alpha_s)));
-        else
+        if (!v.error.empty())
             one["error"] = v.error;
+        else if (v.reports.size() == 1)
+            one.update(parse_json(report_json(v.report(), v.run, alpha_s)));
         if (v.error.empty() && v.reports.size() > 1) {
+            const nlohmann::ordered_json settings = settings_json(v.run, alpha_s);
+            one.update(settings);
             nlohmann::ordered_json over_seeds = {{"seeds", v.reports.size()}};
             for (const Figure& f : figures()) {
                 const Estimate e = estimate(v.reports, f);
                 over_seeds[f.name] = {{"mean", e.mean}, {"ci95", *e.half}};
             }
             one["over_seeds"] = over_seeds;
+            one["by_seed"] = nlohmann::ordered_json::array();
+            for (const RunReport& report : v.reports) {
+                nlohmann::ordered_json seed = parse_json(report_json(report, v.run, alpha_s));
+                for (const auto& setting : settings.items()) seed.erase(setting.key());
+                one["by_seed"].push_back(seed);
+            }
         }
         if (v.error.empty() && !v.mix.of.empty()) {
             nlohmann::ordered_json rows = nlohmann::ordered_json::array();

@@ -26,7 +26,8 @@ Kind<std::string> decider() {
 
 std::string solvers_help() {
     return market::Solver::algorithms_help() +
-           ", fcfs, easy, or a program that speaks the solver's protocol (./mine)";
+           ", fcfs, easy (which knows the true run times, as no scheduler does), or a program that "
+           "speaks the solver's protocol (./mine)";
 }
 
 Kind<std::string> named(Result<std::string> (*find)(const std::string& name)) {
@@ -157,6 +158,19 @@ Result<Imported> read_workload(const ImportConfig& config) {
     return imported;
 }
 
+nlohmann::ordered_json settings_json(const MarketRunOptions& options, int64_t alpha_s) {
+    nlohmann::ordered_json json = {{"solver", decided_by(options)},
+                                   {"pricing", options.solver.pricing}};
+    // A real scheduler of this name has its users' estimates alone.
+    if (decided_by(options) == "easy") json["knows_run_times"] = true;
+    json.update(solver_json(options.solver));
+    json.update(nlohmann::ordered_json{{"network_mb_per_s", options.network_mb_per_s},
+                                       {"disk_mb_per_s", options.disk_mb_per_s},
+                                       {"alpha_s", alpha_s}});
+    if (options.two_stage) json["two_stage"] = true;
+    return json;
+}
+
 std::string report_json(const RunReport& r, const MarketRunOptions& options, int64_t alpha_s) {
     nlohmann::ordered_json by_value = nlohmann::ordered_json::array();
     for (const ByValue& v : r.by_value)
@@ -166,13 +180,8 @@ std::string report_json(const RunReport& r, const MarketRunOptions& options, int
                             {"slowdown", v.slowdown},
                             {"bounded_slowdown", v.bounded_slowdown},
                             {"deviation", v.deviation}});
-    nlohmann::ordered_json json = {{"solver", decided_by(options)},
-                                   {"pricing", options.solver.pricing}};
-    json.update(solver_json(options.solver));
-    json.update(nlohmann::ordered_json{{"network_mb_per_s", options.network_mb_per_s},
-                                       {"disk_mb_per_s", options.disk_mb_per_s},
-                                       {"alpha_s", alpha_s},
-                                       {"jobs", r.jobs},
+    nlohmann::ordered_json json = settings_json(options, alpha_s);
+    json.update(nlohmann::ordered_json{{"jobs", r.jobs},
                                        {"unfinished", r.unfinished},
                                        {"providers", r.providers},
                                        {"mean_run_s", r.run_s},
@@ -199,7 +208,6 @@ std::string report_json(const RunReport& r, const MarketRunOptions& options, int
                                        {"by_value", by_value}});
     if (r.files_mb > 0) json["files_mb"] = r.files_mb;
     if (options.two_stage) {
-        json["two_stage"] = true;
         json["stops"] = r.stops;
         json["resumes"] = r.resumes;
     }

@@ -51,6 +51,8 @@ void add_log_options(std::vector<Option>& rows, int64_t& cpus, sim::Distribution
 Result<sim::ImportConfig> read_import_config(const std::string& path);
 Result<sim::Imported> read_workload(const sim::ImportConfig& config);
 
+// How a run is set up, as report_json() has it.
+nlohmann::ordered_json settings_json(const sim::MarketRunOptions& options, int64_t alpha_s);
 std::string report_json(const sim::RunReport& report, const sim::MarketRunOptions& options,
                         int64_t alpha_s);
 

@@ -22,8 +22,16 @@ namespace {
 using namespace sim;
 namespace command = market::command;
 
-constexpr int patience_s = 60;
+constexpr int patience_s = 20;
 constexpr size_t line_max = 4096;
+
+// The beginning of a line, without what a terminal would act on.
+std::string shown(const std::string& line) {
+    std::string text = line.substr(0, 80);
+    for (char& c : text)
+        if (c < ' ' || c > '~') c = '?';
+    return text;
+}
 
 // A program with its standard input and output at one end of a socket. Killed when this goes.
 class Child {
@@ -138,6 +146,9 @@ class OutsideSolver : public Decider {
                 return fail("says: " + std::string(error.substr(0, 200)));
             const auto one = market::parse_alloc_line(line);
             answered = !one;
+            if (answered && !line.starts_with("solver "))
+                return fail("says '" + shown(line) +
+                            "', which is neither a line of alloc nor the answer to info");
             if (one) TRY(take(*one));
             return !answered;
         });

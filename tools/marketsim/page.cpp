@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -157,30 +158,50 @@ Html figures_table(const std::vector<Series>& all, const std::vector<std::string
     return h.markup("</tbody></table>"), h;
 }
 
+// What the jobs of one worth had in one variant, over all of its seeds.
+struct OfValue {
+    double jobs = 0, slowdown = 0;  // slowdown: the sum over the jobs
+};
+
+std::map<double, OfValue> values_of(const PageJson& variant) {
+    std::map<double, OfValue> all;
+    const auto add = [&all](const PageJson& run) {
+        for (const PageJson& one : run.value("by_value", PageJson::array())) {
+            OfValue& of = all[one.value("value", 0.0)];
+            of.jobs += one.value("jobs", 1.0);
+            of.slowdown += one.value("jobs", 1.0) * one.value("bounded_slowdown", 0.0);
+        }
+    };
+    add(variant);
+    for (const PageJson& seed : variant.value("by_seed", PageJson::array())) add(seed);
+    return all;
+}
+
 // Shows the mean bounded slowdown of jobs, a row for each worth, a column for each variant.
 Html by_value(const PageJson& variants) {
     std::set<double> values;
-    for (const PageJson& v : variants)
-        for (const PageJson& one : v.value("by_value", PageJson::array()))
-            values.insert(one.value("value", 0.0));
+    std::vector<std::map<double, OfValue>> of_variants;
+    for (const PageJson& v : variants) {
+        if (v.contains("error")) continue;
+        for (const auto& [value, of] : of_variants.emplace_back(values_of(v))) values.insert(value);
+    }
     constexpr size_t rows_max = 60;
     Html h;
     if (values.empty() || values.size() > rows_max) return h;
     std::vector<std::string> titles = {"Worth per CPU-hour"};
     for (const PageJson& v : variants)
         if (!v.contains("error")) titles.push_back(v.value("variant", ""));
-    h.markup("<h2>Mean bounded slowdown by what a job is worth, first seed</h2>");
+    h.markup("<h2>Mean bounded slowdown by what a job is worth</h2>");
     open_table(h, "Mean bounded slowdown by what a job is worth", titles);
     for (const double value : values) {
         h.markup("<tr>");
         add_cell(h, titles[0], fmt::format("{:g}", value), false);
-        for (const PageJson& v : variants) {
-            if (v.contains("error")) continue;
-            std::string text = "none";
-            for (const PageJson& one : v.value("by_value", PageJson::array()))
-                if (one.value("value", 0.0) == value)
-                    text = fmt::format("{:.3f}", one.value("bounded_slowdown", 0.0));
-            add_cell(h, v.value("variant", ""), text, true);
+        for (size_t i = 0; i < of_variants.size(); ++i) {
+            const auto of = of_variants[i].find(value);
+            const bool known = of != of_variants[i].end() && of->second.jobs > 0;
+            add_cell(h, titles[i + 1],
+                     known ? fmt::format("{:.3f}", of->second.slowdown / of->second.jobs) : "none",
+                     true);
         }
         h.markup("</tr>");
     }
@@ -193,8 +214,10 @@ Status check(const PageJson& variants) {
     for (const PageJson& v : variants) {
         const bool named = v.is_object() && v.contains("variant") && v["variant"].is_string();
         if (!named) return fail("it is no comparison: a part of it has no name (variant)");
-        for (const PageJson& one : v.value("by_value", PageJson::array()))
-            if (!one.is_object()) return fail("it is no comparison: by_value holds no objects");
+        for (const char* list : {"by_value", "by_seed"})
+            for (const PageJson& one : v.value(list, PageJson::array()))
+                if (!one.is_object())
+                    return fail(std::string("it is no comparison: ") + list + " holds no objects");
     }
     return {};
 }
