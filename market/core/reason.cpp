@@ -242,8 +242,8 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "marketctl hold, or freeze --hold, by its own user; `marketctl release ID` lets it go on"},
     {component_node_away, "component_node_away",
      "the components for node {node} wait for it: it is {standing}[ until {opens}]",
-     "srun --ordered, or `node` of a component: the node has the room by its last report, and takes "
-     "no jobs now"},
+     "srun --ordered, or `node` of a component: the node has the room by its last report, and "
+     "takes no jobs now"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({

@@ -71,10 +71,11 @@ void write_sending(JsonWriter& w, const JobSend& s) {
     w.field("sent_bytes_per_s", static_cast<uint64_t>(rate));
 }
 
-// What it has used, as its nodes measured it, and how often it has failed. The efficiency is the
-// part of the CPU time that it asked for which it used.
+// Writes what it has used, as its nodes measured it, and how often it has failed. The efficiency is
+// the part of the CPU time that it asked for which it used.
 void write_use(JsonWriter& w, const JobReport& r, Nanos ran) {
     const JobStats& s = r.stats;
+    w.field("image_bytes", s.image_bytes);
     if (s.memory_peak > 0) w.field("memory_peak_bytes", s.memory_peak);
     if (s.cpu_time.ns > 0) w.field("cpu_used_s", s.cpu_time.seconds());
     const double asked_s = ran.seconds() * r.terms.cpus;
@@ -152,7 +153,6 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
     w.field("cost", market.cost(job, now)).field("price", r.stands ? Money{} : job.record.price);
     w.field("freezes", s.freezes).field("thaws", s.thaws).field("migrations", s.migrations);
     w.field("failed_moves", s.failed_moves).field("longest_pause_ms", s.longest_pause.ms());
-    w.field("image_bytes", s.image_bytes);
     write_use(w, r, std::max(market.run_time(job, now), s.run_time));
     if (s.resumes > 0) w.field("resumes", s.resumes);
     if (!r.array.empty()) w.field("array", r.array).field("array_index", r.array_index);

@@ -106,7 +106,8 @@ def test_what_jobs_used_is_measured_over_moves_and_summed_up_for_an_array(market
     assert 90 << 20 < ended["memory_peak_bytes"] < 150 << 20, ended
     assert 2.4 < ended["cpu_used_s"] < 10, ended
     assert abs(ended["efficiency"] - ended["cpu_used_s"] / ended["runtime_s"]) < 0.01, ended
-    assert ended["failures"] == 0 and "memory peak" in market.tool("marketctl", "job", job.id).stdout
+    assert ended["failures"] == 0
+    assert "memory peak" in market.tool("marketctl", "job", job.id).stdout
     array = market.tool("srun", "-p", "40", "--wait", "--array", "1-3", "sh", "-c",
                         "exit $((SOUK_ARRAY_INDEX % 2))", check=False).stdout.split()[0]
     assert "failed:       2: " in market.tool("marketctl", "job", f"{array}[*]").stdout

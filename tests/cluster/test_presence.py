@@ -328,7 +328,7 @@ def test_an_owner_whose_promise_a_guest_breaks_gets_a_refund_if_the_operator_say
 
 
 def test_the_return_of_an_owner_can_be_tried_on_one_host():
-    """What other nodes' guests use of this host is no sign of him; souk owner is."""
+    """The load of other nodes' guests is no sign of him; souk owner is."""
     up = Standing()
     up.market = market = Market("--nodes", "2", "--owner-return", "leave")
     with up:

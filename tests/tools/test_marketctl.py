@@ -208,7 +208,8 @@ def test_history_is_a_table_or_values_with_commas(start, agentd):
     process = start("marketctl", "history", "-o", "id,peak,cpu,efficiency,failures")
     answer(agentd, process, jobs)
     assert process.communicate(timeout=LIMIT)[0].decode() == (
-        "ID       Peak  CPU time  Efficiency  Failures\nn1.1  12.3 MB     54.9s         90%         2\n")
+        "ID       Peak  CPU time  Efficiency  Failures\n"
+        "n1.1  12.3 MB     54.9s         90%         2\n")
     process = start("marketctl", "history", "--csv", "-o", "id,peak")
     answer(agentd, process, jobs)
     assert process.communicate(timeout=LIMIT)[0].decode() == "id,memory_peak_bytes\nn1.1,12300000\n"

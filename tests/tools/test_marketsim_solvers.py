@@ -56,8 +56,9 @@ def test_an_outside_program_that_is_our_own_solver_decides_as_the_inside_one(too
 
 
 @pytest.mark.parametrize("script, why", [
-    ("exit 0", "has ended"), ("while read word rest; do [ $word = alloc ] && echo 1 99; [ $word = "
-                              "info ] && echo solver me; done", "names provider 99, which there is not"),
+    ("exit 0", "has ended"),
+    ("while read word rest; do [ $word = alloc ] && echo 1 99; [ $word = "
+     "info ] && echo solver me; done", "names provider 99, which there is not"),
     ("while read word rest; do [ $word = alloc ] && { echo 1 1; echo 2 1; }; [ $word = "
      "info ] && echo solver me; done", "job 2 on provider 1: the provider has no room left"),
     ("echo 'error: no thanks'; cat > /dev/null", "says: no thanks"),

@@ -28,8 +28,8 @@ Result<Answer> ask_again(const std::function<Result<Answer>()>& once, const std:
 struct ListPart {
     std::string json, next;
 };
-// Asks once, for the part after `after` (empty: the first), and waits so long for an answer. Errors:
-// as ask(); ETIMEDOUT.
+// Asks once, for the part after `after` (empty: the first), and waits so long for an answer.
+// Errors: as ask(); ETIMEDOUT.
 Result<ListPart> ask_part(const FindSocket& find, const std::string& verb,
                           const std::vector<std::string>& args, const std::string& after,
                           Nanos limit);

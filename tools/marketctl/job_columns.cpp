@@ -35,7 +35,6 @@ std::string part_of_one(const Json& job, const char* key) {
     return std::to_string(static_cast<int64_t>(job[key].get<double>() * 100 + 0.5)) + "%";
 }
 
-// Long: a table.
 constexpr JobColumn columns[] = {
     {"id", "ID", "id", false, field},
     {"user", "User", "user", false, field},

@@ -21,8 +21,8 @@ struct JobColumn {
     std::string (*text)(const Json& job, const char* key);
 };
 
-// What these verbs say of their columns: names with commas (empty: the usual ones), and that each
-// job of an array has a line.
+// The command line says this of the columns: names with commas (empty: the usual ones), and that
+// each job of an array has a line.
 struct ColumnOptions {
     std::string names;
     bool open = false;

@@ -134,7 +134,7 @@ Status take_options(const Given& given, bool may_hold, CtlQuestion& question) {
     return take_order_options(given.order, may_hold, question);
 }
 
-// Of the jobs of one array alone.
+// Asks for the jobs of one array alone.
 Status take_array(const std::string& array, CtlQuestion& question) {
     if (array.empty()) return {};
     TRY_ASSIGN(const JobId id, parse_job_id(array));

@@ -158,7 +158,7 @@ Html figures_table(const std::vector<Series>& all, const std::vector<std::string
     return h.markup("</tbody></table>"), h;
 }
 
-// What the jobs of one worth had in one variant, over all of its seeds.
+// The jobs of one worth in one variant, over all of its seeds.
 struct OfValue {
     double jobs = 0, slowdown = 0;  // slowdown: the sum over the jobs
 };

@@ -68,7 +68,8 @@ class Feed {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::string, Kept> kept_;
-    std::optional<Error> silent_;  // the market lets its questions wait, and until then none is asked
+    // The market lets its questions wait. Until then none is asked.
+    std::optional<Error> silent_;
     Nanos silent_until_;
     Tick tick_;
     size_t watchers_ = 0;

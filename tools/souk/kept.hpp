@@ -26,7 +26,7 @@ struct MarketShape {
     std::string solver, pricing;  // empty: the market's own choice
     std::string agent_user;       // of each agentd; empty: its own choice
     bool private_files = false;   // all nodes but the first have files of their own
-    std::string owner_return;  // what guests do for an owner (souk owner); empty: nothing
+    std::string owner_return;     // what guests do for an owner (souk owner); empty: nothing
     // nodes that `souk down --keep` took off the market; the next `souk up` brings them back
     std::vector<std::string> off;
 };

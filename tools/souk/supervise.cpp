@@ -153,8 +153,8 @@ Status Supervisor::prepare() {
 
 namespace {
 
-// What all nodes use of this host's processors is no sign that the owner of one is back: the
-// others' guests use them as well. A program of his own is (souk owner).
+// The load of this host is no sign that the owner of one node is back, because the other nodes'
+// guests make it as well. A program of his own is (souk owner).
 std::string owner_keys(const std::string& node, const std::string& owner_return) {
     return "owner_return = \"" + owner_return + "\"\nowner_programs = \"" +
            owner_program_name(node) +

@@ -245,14 +245,18 @@ Status stdin_for_retries(const SrunOptions& options) {
                 "< /dev/null, and the file by its name");
 }
 
-int submit(const SrunOptions& options, const std::string& socket) {
-    wire::Submit request;
+Status files_can_be_written(const SrunOptions& options) {
     std::vector<std::string> files = {options.out_file, options.err_file};
     for (const ComponentPlan& one : options.plan)
         files.insert(files.end(), {one.out_file, one.err_file});
     for (const std::string& file : files)
-        if (const Status can = file.empty() ? Status{} : output_can_be_written(file); !can)
-            return failed(can.error());
+        if (!file.empty()) TRY(output_can_be_written(file));
+    return {};
+}
+
+int submit(const SrunOptions& options, const std::string& socket) {
+    wire::Submit request;
+    if (const Status can = files_can_be_written(options); !can) return failed(can.error());
     if (options.components == 0) {
         auto launch = capture_launch(options.program);
         if (!launch) return failed(launch.error());

@@ -563,6 +563,7 @@ std::string gang_conflict(const SrunOptions& o) {
 // Checks the options of several components, and sets which of them reads srun's input. Returns what
 // is wrong; empty: nothing.
 std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
+    if (std::string conflict = size_conflict(o); !conflict.empty()) return conflict;
     if (o.components == 0)
         return o.exec                         ? "--exec and --mpi are for --components"
                : o.labels                     ? "--label is for --components"
@@ -611,6 +612,7 @@ std::string lacking_with(const SrunOptions& o) {
         return "--pace needs --budget and --finish: what to spread, and until when";
     if (o.terms.limits->signal != 0 && o.terms.limits->run.ns == 0)
         return "--signal needs --time: it is sent before that is over";
+    if (!o.notify.empty() && !o.detach) return "--notify is for --detach";
     if (o.tries.most == 0 && o.tries != JobTries{})
         return "--retry-on needs --retries: how often it is run again";
     if (o.terms.strategy == "deadline" && (o.terms.finish.ns == 0 || o.terms.runtime.ns == 0))
@@ -638,7 +640,6 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage("--check: the program, or the number of a process, is missing");
     if (checks) return Parsed::go;
     if (quotes && o.detach) return usage("--quote submits nothing: not with --detach");
-    if (!o.notify.empty() && !o.detach) return usage("--notify is for --detach");
     if (!o.log_file.empty() && (quotes || o.detach || o.wait))
         return usage("--log is for a job that srun stays attached to");
     if (o.wait && (quotes || !(change + attach).empty()))
@@ -653,7 +654,6 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return Parsed::go;
     }
     if (!quotes && o.jobs > 1) return usage("--jobs is for --quote; a job of N components is -N N");
-    if (const std::string conflict = size_conflict(o); !conflict.empty()) return usage(conflict);
     std::string wrong = wrong_with_waits(o, quotes || !(change + attach).empty());
     if (wrong.empty()) wrong = wrong_with_gang(o, quotes || !(change + attach).empty());
     if (!wrong.empty()) return usage(wrong);
