@@ -92,8 +92,7 @@ START_TEST(components_for_a_node_that_is_off_say_when_it_opens_and_begin_then) {
     w.disconnect("n3");
     const auto later = laid(w, 1, 1, [](JobReport& r) { r.only_node = "n3"; });
     w.run_for(s(1));
-    ck_assert_text(why(w, later[0]),
-                   "the components for node n3 wait for it: it is not connected");
+    ck_assert_text(why(w, later[0]), "the components for node n3 wait for it: it is not connected");
 }
 END_TEST
 

@@ -79,9 +79,8 @@ Result<Feed::Part> Feed::once(const std::string& verb, const std::vector<std::st
     const auto find = [this] {
         return wire::find_market(options_.where.socket, options_.where.node);
     };
-    TRY_ASSIGN(const ListPart answer,
-               line_ ? line_->ask(verb, args, after, limit)
-                     : ask_part(find, verb, args, after, limit));
+    TRY_ASSIGN(const ListPart answer, line_ ? line_->ask(verb, args, after, limit)
+                                            : ask_part(find, verb, args, after, limit));
     if (answer.json.empty()) return Part{Json(), answer.next};
     TRY_ASSIGN(Json rows, parsed(answer.json));
     return Part{std::move(rows), answer.next};
