@@ -53,7 +53,7 @@ Result<bool> AheadWrites::settles(uint32_t n, int64_t now_ns) {
                 TRY(answer(n, 0));
                 return true;
             }
-            if (writes_.under_way(h.nodeid)) return false;
+            if (writes_.under_way(h.nodeid) || locked_(h.nodeid)) return false;
             break;
         case FUSE_FSYNC:
             if (writes_.under_way(h.nodeid) || writes_.error_of(h.nodeid) == 0) return false;
@@ -126,14 +126,14 @@ bool AheadWrites::took(uint32_t n, ByteView answer, int64_t now_ns) {
     return true;
 }
 
-Bytes AheadWrites::as_told(uint32_t n, ByteView answer) {
+Bytes AheadWrites::as_told(uint32_t n, ByteView answer, bool hears) {
     const ByteView whole(slots_.data(n), slots_.at(n).bytes);
     const fuse_in_header h = slots_.head(n);
     fuse_out_header said{};
     if (answer.size() < sizeof said) return {};
     made_.answered(whole, answer);
     std::memcpy(&said, answer.data(), sizeof said);
-    if (opens_to_write(whole)) {
+    if (opens_to_write(whole) || (hears && h.opcode == FUSE_OPEN)) {
         Bytes heard(answer.begin(), answer.end());
         hear_close(h.opcode, heard.data(), heard.size());
         return heard;

@@ -22,12 +22,15 @@ class AheadWrites {
   public:
     using ToKernel = std::function<Status(const void* bytes, size_t size)>;
     // `refused`: the home has refused a write to that node, of which its kernel knows already.
+    // `locked`: a process of this mount may hold a lock of that node, which a close lets go.
     AheadWrites(Slots& requests, Cache& cache, ToKernel to_kernel,
-                std::function<void(uint64_t node)> refused)
+                std::function<void(uint64_t node)> refused,
+                std::function<bool(uint64_t node)> locked)
         : slots_(requests),
           cache_(cache),
           to_kernel_(std::move(to_kernel)),
           refused_(std::move(refused)),
+          locked_(std::move(locked)),
           writes_(requests),
           from_before_(requests.last_seq()) {}
 
@@ -41,8 +44,9 @@ class AheadWrites {
     Status taken(uint32_t n, int64_t now_ns, bool connected);
     // The home's answer to a write that has its answer already. The slot is free then.
     bool took(uint32_t n, ByteView answer, int64_t now_ns);
-    // The home's answer to another request as its kernel gets it; empty: as it is.
-    Bytes as_told(uint32_t n, ByteView answer);
+    // The home's answer to another request as its kernel gets it; empty: as it is. `hears`: of a
+    // file that is opened, its closes are heard in any case.
+    Bytes as_told(uint32_t n, ByteView answer, bool hears);
     // The kernel has that.
     void told(uint32_t n, const Bytes& answer, int64_t now_ns);
 
@@ -73,6 +77,7 @@ class AheadWrites {
     Cache& cache_;
     ToKernel to_kernel_;
     std::function<void(uint64_t)> refused_;
+    std::function<bool(uint64_t)> locked_;
     WriteBehind writes_;
     const uint64_t from_before_;  // up to that number a client before has taken them
     MadeFiles made_;

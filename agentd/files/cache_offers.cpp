@@ -31,7 +31,7 @@ bool Cache::answer_open(uint64_t node, uint32_t flags, int64_t now_ns, Bytes& bo
     if (it == to) return false;
     const bool reads = (flags & (O_ACCMODE | O_APPEND)) == O_RDONLY;
     fuse_open_out opened = it->second.opened;
-    if (!reads) opened.open_flags &= ~uint32_t{FOPEN_NOFLUSH};  // a close is heard
+    opened.open_flags &= ~uint32_t{FOPEN_NOFLUSH};  // a close is heard
     const auto* bytes = reinterpret_cast<const uint8_t*>(&opened);
     body.insert(body.end(), bytes, bytes + sizeof opened);
     offered_.erase(it);

@@ -17,6 +17,7 @@
 #include "agentd/files/content_reads.hpp"
 #include "agentd/files/expected.hpp"
 #include "agentd/files/held_answers.hpp"
+#include "agentd/files/lock_requests.hpp"
 #include "agentd/files/notices.hpp"
 #include "agentd/files/own_requests.hpp"
 #include "agentd/files/umask.hpp"
@@ -48,10 +49,13 @@ class Client {
           expected_(slots_, cache_, upstream_),
           contents_(slots_, cache_, upstream_,
                     [this](const void* bytes, size_t size) { return to_kernel(bytes, size); }),
+          locks_(slots_, upstream_, cache_, options.fuse, !slots_.used(),
+                 [this](const void* bytes, size_t size) { return to_kernel(bytes, size); }),
           writes_(
               slots_, cache_,
               [this](const void* bytes, size_t size) { return to_kernel(bytes, size); },
-              [this](uint64_t node) { notices_.changed(node); }),
+              [this](uint64_t node) { notices_.changed(node); },
+              [this](uint64_t node) { return locks_.may_hold(node); }),
           notices_(options.fuse, slots_, [this] { return take_requests(); }) {
         if (!slots_.used()) slots_.hear_closes();
     }
@@ -66,6 +70,7 @@ class Client {
     Status take_requests();
     Status take_request(uint32_t n, size_t bytes);
     Status end_request(uint32_t n, Status answered);
+    Status answer_init_request();
     bool is_waited_for(uint64_t unique);
     Status take_over();
     Status interrupted(uint64_t unique);
@@ -79,6 +84,7 @@ class Client {
     Status tell_kernel();
     void close_unwanted();
     void undo(uint32_t opcode, uint64_t node, ByteView answer);
+    void undo(const Bytes& back);
     int slot_of(uint64_t seq);
 
     const ClientOptions& options_;
@@ -88,9 +94,11 @@ class Client {
     Unsynced unsynced_;
     Expected expected_;
     ContentReads contents_;
+    LockRequests locks_;
     AheadWrites writes_;
     Notices notices_;
     HeldAnswers held_;
+    int init_waits_ = -1;  // the slot of the mount's first request
     bool ended_ = false;
 };
 
@@ -167,11 +175,8 @@ Status Client::take_request(uint32_t n, size_t bytes) {
     const fuse_in_header h = slots_.head(n);
     slot.bytes = static_cast<uint32_t>(bytes);
     if (h.opcode == FUSE_INIT) {
-        const auto answer = answer_init({slots_.data(n), bytes});
-        const Status told =
-            answer ? to_kernel(answer->data(), answer->size()) : refuse(h.unique, EPROTO);
-        slots_.drop(n);
-        return answer ? told : Status(tl::unexpected(answer.error()));
+        init_waits_ = static_cast<int>(n);  // it stays as one that is being read
+        return upstream_.welcomed() ? answer_init_request() : Status{};
     }
     if (h.opcode == FUSE_INTERRUPT) {
         fuse_interrupt_in in{};
@@ -185,6 +190,10 @@ Status Client::take_request(uint32_t n, size_t bytes) {
     const ByteView whole(slots_.data(n), bytes);
     TRY_ASSIGN(const bool settled, writes_.settles(n, now_ns()));
     if (settled) return {};
+    if (is_about_lock(h.opcode)) {
+        TRY_ASSIGN(const bool answered, locks_.settles(n));
+        if (answered) return {};
+    }
     if (unsynced_.is_synced(whole)) return end_request(n, refuse(h.unique, 0));
     if (grants_nothing(h.opcode)) {
         unsynced_.asked(whole, 0);
@@ -199,6 +208,18 @@ Status Client::take_request(uint32_t n, size_t bytes) {
     unsynced_.asked(whole, slots_.at(n).seq);
     upstream_.queue(n);
     return writes_.taken(n, now_ns(), upstream_.connected() && upstream_.welcomed());
+}
+
+// The server has greeted, and so it is known whether it takes locks.
+Status Client::answer_init_request() {
+    const auto n = static_cast<uint32_t>(std::exchange(init_waits_, -1));
+    const uint64_t unique = slots_.head(n).unique;
+    const auto answer = answer_init({slots_.data(n), slots_.at(n).bytes}, upstream_.can_lock());
+    if (upstream_.can_lock()) slots_.leave_locks_to_home();
+    const Status told =
+        answer ? to_kernel(answer->data(), answer->size()) : refuse(unique, EPROTO);
+    slots_.drop(n);
+    return answer ? told : Status(tl::unexpected(answer.error()));
 }
 
 // When the kernel has its answer, not before: what a slot does not hold no client answers.
@@ -221,7 +242,9 @@ Status Client::answer_late() {
     for (uint32_t n = 0; n < slots; ++n) {
         Slot& slot = slots_.at(n);
         if (slot.state != Slot::taken || slot.dropped || !slot.signalled) continue;
-        const bool closes = slots_.head(n).opcode == FUSE_FLUSH;
+        locks_.interrupt(n);
+        const uint32_t opcode = slots_.head(n).opcode;
+        const bool closes = opcode == FUSE_FLUSH || opcode == FUSE_GETLK;
         if (now - slot.since_ns < (closes ? close_late_ns : late_ns)) continue;
         slot.dropped = Slot::ended;  // before: what comes of it later is undone
         TRY(refuse(slots_.head(n).unique, EINTR));
@@ -241,9 +264,12 @@ int Client::slot_of(uint64_t seq) {
 // Gives back what the answer to a call has given (a reference, an open file), because the call has
 // ended already.
 void Client::undo(uint32_t opcode, uint64_t node, ByteView answer) {
+    undo(undoing_request(opcode, node, answer));
+}
+
+void Client::undo(const Bytes& back) {
     const int n = slots_.find_free();  // none: that is never given back
-    if (const Bytes back = undoing_request(opcode, node, answer); n >= 0 && !back.empty())
-        (void)upstream_.ask(static_cast<uint32_t>(n), back);
+    if (n >= 0 && !back.empty()) (void)upstream_.ask(static_cast<uint32_t>(n), back);
 }
 
 // Handles an answer that the kernel does not take. The kernel keeps each request until it has the
@@ -292,7 +318,10 @@ Status Client::answered(const Talk::Message& message) {
         cache_.learn({slots_.data(n), slots_.at(n).bytes}, message.body,
                      lease_said(message.head.acked), now_ns());
         unsynced_.answered({slots_.data(n), slots_.at(n).bytes}, message.body, message.head.seq);
-        const Bytes other = writes_.as_told(n, message.body);
+        if (locks_.holds(n, message.body)) return {};
+        const bool hears =
+            slots_.locks_are_homes() && lease_said(message.head.acked) != Lease::program;
+        const Bytes other = writes_.as_told(n, message.body, hears);
         const ByteView told = other.empty() ? message.body : ByteView(other);
         if (asked.opcode == FUSE_OPEN && answer.error == 0 &&
             (message.head.acked & file_has_changed) != 0)
@@ -309,7 +338,10 @@ Status Client::answered(const Talk::Message& message) {
     const bool was_expected =
         dropped && expected_.took(message.head.seq, {slots_.data(n), slots_.at(n).bytes},
                                   message.body, lease_said(message.head.acked), now_ns());
+    const bool is_late = dropped && is_about_lock(asked.opcode) && has_succeeded(message.body);
+    const Bytes late = is_late ? letting_go_request({slots_.data(n), slots_.at(n).bytes}) : Bytes();
     slots_.drop(n);
+    undo(late);
     if (was_expected) return {};
     if (dropped && contents_.took(message.head.seq, message.body)) return {};
     if (dropped) undo(asked.opcode, asked.nodeid, message.body);
@@ -414,17 +446,18 @@ Status Client::run() {
     while (!ended_) {
         expected_.ask(now_ns());
         const bool late = signal_waits(), room = slots_.find_free() >= 0;
-        pollfd ready[4] = {
+        pollfd ready[5] = {
             {room ? options_.fuse : -1, POLLIN, 0},
             {upstream_.fd(), static_cast<short>(POLLIN | (upstream_.wants_to_send() ? POLLOUT : 0)),
              0},
             {options_.control, POLLIN, 0},
-            {contents_.fd(), POLLIN, 0}};
+            {contents_.fd(), POLLIN, 0},
+            {locks_.fd(), POLLIN, 0}};
         const int wait_ms = held_.some()                    ? HeldAnswers::look_ms
                             : late || contents_.some_wait() ? look_ms
                             : slots_.has_grown()            ? quiet_ms
                                                             : -1;
-        const int some = ::poll(ready, 4, wait_ms);
+        const int some = ::poll(ready, 5, wait_ms);
         if (some < 0 && errno != EINTR) return fail_errno("poll", errno);
         if (some == 0) slots_.give_back();
         if ((ready[0].revents & POLLERR) != 0) return {};  // the mount has ended
@@ -436,6 +469,9 @@ Status Client::run() {
             if (const Status said = talk(ready[1].revents); !said) lose_stream(said.error());
         if (ready[2].revents != 0)
             if (const Status heard = hear_keeper(); !heard) lose_stream(heard.error());
+        if (init_waits_ >= 0 && upstream_.welcomed()) TRY(answer_init_request());
+        if (ready[4].revents != 0)
+            TRY(locks_.give([this](ByteView request) { undo(letting_go_request(request)); }));
         if (late) TRY(answer_late());
         TRY(tell_kernel());
         TRY(answer_held());

@@ -5,7 +5,8 @@
 // place goes on; meanwhile calls of the job wait. The same when the stream to the home breaks: a
 // new client, or a new stream, sends again what has no answer, by the same numbers.
 //
-// The client itself answers INIT (what this kernel is offered), INTERRUPT (a call that a signal
+// The client itself answers INIT (what this kernel is offered, once the server has said whether it
+// takes locks), INTERRUPT (a call that a signal
 // interrupts, and that has waited for an answer for long, ends with EINTR; its late answer is
 // undone), and writes, ahead of the home (write_behind.hpp).
 #pragma once
@@ -41,7 +42,8 @@ Status ask_home(int control, int who);
 // descriptor may be closed then.
 Status give_expected(int control, int list, bool opens);
 
-// The answer to FUSE_INIT. Nothing: a kernel that is too old (before 4.20).
-Result<Bytes> answer_init(ByteView request);
+// The answer to FUSE_INIT; `locks`: those of files are the home's, else the kernel's own. Nothing: a
+// kernel that is too old (before 4.20).
+Result<Bytes> answer_init(ByteView request, bool locks);
 
 }  // namespace souk::files

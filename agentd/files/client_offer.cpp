@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t older_minor = 28;  // FUSE_MAX_PAGES
 }  // namespace
 
-Result<Bytes> answer_init(ByteView request) {
+Result<Bytes> answer_init(ByteView request, bool locks) {
     fuse_in_header head{};
     fuse_init_in in{};
     if (request.size() < sizeof head + offsetof(fuse_init_in, flags2))
@@ -30,13 +30,13 @@ Result<Bytes> answer_init(ByteView request) {
         fuse_out_header head;
         fuse_init_out init;
     } answer{};
-    // Locks are the kernel's own (no FUSE_POSIX_LOCKS): CRIU takes them along. Writes go through
-    // to the home (no FUSE_WRITEBACK_CACHE): what is written there is there, and a full disk is
-    // told to who writes. A umask counts there, or does not (umask.hpp).
+    // Writes go through to the home (no FUSE_WRITEBACK_CACHE): what is written there is there, and
+    // a full disk is told to who writes. A umask counts there, or does not (umask.hpp).
     const uint32_t wanted = FUSE_ASYNC_READ | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRITES |
                             FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO |
                             FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES |
-                            FUSE_CACHE_SYMLINKS | FUSE_HANDLE_KILLPRIV_V2 | FUSE_DONT_MASK;
+                            FUSE_CACHE_SYMLINKS | FUSE_HANDLE_KILLPRIV_V2 | FUSE_DONT_MASK |
+                            (locks ? FUSE_POSIX_LOCKS | FUSE_FLOCK_LOCKS : 0U);
     answer.init.major = FUSE_KERNEL_VERSION;
     answer.init.minor = std::min<uint32_t>(in.minor, FUSE_KERNEL_MINOR_VERSION);
     answer.init.max_readahead = UINT32_MAX;  // as the mount is set (read_ahead.hpp)

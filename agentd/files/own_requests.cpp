@@ -33,6 +33,14 @@ Bytes attributes_request(uint64_t node) {
     return request_of(FUSE_GETATTR, node, fuse_getattr_in{});
 }
 
+Bytes interrupt_request(uint64_t unique) {
+    return request_of(FUSE_INTERRUPT, 0, fuse_interrupt_in{unique});
+}
+
+Bytes set_lock_request(uint64_t node, const fuse_lk_in& lock) {
+    return request_of(FUSE_SETLK, node, lock);
+}
+
 Bytes lookup_request(uint64_t directory, std::string_view name) {
     fuse_in_header head{};
     head.opcode = FUSE_LOOKUP;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace souk::files {
@@ -19,6 +20,20 @@ namespace {
 constexpr size_t kept_max = slots * 2;  // answers
 constexpr int messages_at_once = 32;    // of one connection
 constexpr int look_every_ms = 1000;     // at the name of the socket; memory is given back then
+constexpr int end_again_ms = 2;         // a thread that waits for a lock and is to end
+
+// To lock what its holder has locked gives the same result, and so does each question about it. A
+// request that waits may wait for very long: the client does not count it (Slots::acked), so that
+// it may be older than what has all answers.
+bool takes_lock(uint32_t opcode) {
+    return opcode == FUSE_GETLK || opcode == FUSE_SETLK || opcode == FUSE_SETLKW;
+}
+
+uint32_t opcode_of(ByteView request) {
+    fuse_in_header head{};
+    if (request.size() >= sizeof head) std::memcpy(&head, request.data(), sizeof head);
+    return head.opcode;
+}
 
 // Doing such a request a second time gives the same result, so its answer need not be kept.
 bool may_repeat(ByteView request) {
@@ -26,7 +41,7 @@ bool may_repeat(ByteView request) {
     if (request.size() < sizeof head) return true;
     std::memcpy(&head, request.data(), sizeof head);
     return head.opcode == FUSE_READ || head.opcode == FUSE_GETATTR ||
-           head.opcode == FUSE_GETXATTR || head.opcode == FUSE_STATFS;
+           head.opcode == FUSE_GETXATTR || head.opcode == FUSE_STATFS || takes_lock(head.opcode);
 }
 
 void put_head(Bytes& out, size_t at, Kind kind, uint64_t seq, uint64_t says = 0) {
@@ -46,7 +61,9 @@ bool Answers::answer(const Head& head, ByteView request, Bytes& out) {
     // A request that is older than all kept answers is answered even if no more may be kept: the
     // client acknowledges none of the others before it has this answer.
     const bool is_full = kept_.size() >= kept_max && head.seq > kept_.begin()->first;
-    if (head.seq < head.acked || is_full) return false;
+    const bool is_lock = takes_lock(opcode_of(request));
+    if ((head.seq < head.acked || is_full) && !is_lock) return false;
+    if (locks_ && is_lock && locks_->waits(number_, head.seq)) return true;  // it was sent again
     if (const auto again = kept_.find(head.seq); again != kept_.end()) {
         const size_t at = out.size();
         out.insert(out.end(), again->second.begin(), again->second.end());
@@ -55,7 +72,8 @@ bool Answers::answer(const Head& head, ByteView request, Bytes& out) {
     }
     size_t at = out.size();
     out.resize(at + sizeof(Head));
-    session_.handle(request, out);
+    session_.handle(request, out, head.seq);
+    if (session_.waits_for_lock()) return out.resize(at), true;
     put_head(out, at, Kind::answer, head.seq,
              static_cast<uint64_t>(session_.leased()) |
                  (session_.file_has_changed() ? file_has_changed : 0));
@@ -67,6 +85,13 @@ bool Answers::answer(const Head& head, ByteView request, Bytes& out) {
     if (!may_repeat(request))
         kept_.emplace(head.seq, Bytes(out.begin() + static_cast<ptrdiff_t>(at), out.end()));
     return true;
+}
+
+void Answers::answer_late(const Locks::Ended& ended, Bytes& out) {
+    const size_t at = out.size();
+    out.resize(at + sizeof(Head));
+    put(out, fuse_out_header{sizeof(fuse_out_header), ended.error, ended.unique});
+    put_head(out, at, Kind::answer, ended.seq);
 }
 
 void Answers::put_contents(Bytes& out) {
@@ -87,6 +112,7 @@ void Server::accept(int listener) {
 void Server::leave(uint64_t number) {
     for (Connection& c : connections_)
         if (c.attached && c.session == number) c.broken = true;
+    locks_.left(number);
     sessions_.erase(number);
 }
 
@@ -98,11 +124,12 @@ void Server::attach(Connection& c, uint64_t number) {
     c.attached = true;
     c.session = number;
     auto& session = sessions_[number];
-    if (!session) session = std::make_unique<Answers>(tree_, limits_, &watches_, number);
+    if (!session) session = std::make_unique<Answers>(tree_, limits_, &watches_, number, &locks_);
     for (auto it = sessions_.begin(); sessions_.size() > sessions_max && it != sessions_.end();) {
         const bool in_use = std::ranges::any_of(connections_, [&](const Connection& other) {
             return other.attached && !other.broken && other.session == it->first;
         });
+        if (!in_use) locks_.left(it->first);
         it = in_use ? std::next(it) : sessions_.erase(it);
     }
 }
@@ -125,7 +152,7 @@ bool Server::take(Connection& c, const Talk::Message& m) {
             c.greeted = true;
             c.recalls = (hello.can & 1) != 0;
             session->second->session().shown_as(hello.uid, hello.gid);
-            const Welcome welcome{talk_version, (session->second->begun() ? 1U : 0U) | 6U};
+            const Welcome welcome{talk_version, (session->second->begun() ? 1U : 0U) | 14U};
             Bytes& out = c.out.messages();
             const size_t at = out.size();
             out.resize(at + sizeof(Head));
@@ -148,8 +175,35 @@ bool Server::take(Connection& c, const Talk::Message& m) {
         case Kind::request:
             if (!c.greeted || session == sessions_.end()) return false;
             session->second->turn = ++turn_;
-            return session->second->answer(m.head, m.body, c.out.messages());
+            return answer(c, m);
         default: return false;
+    }
+}
+
+// Who gets a lock knows of all names that others have changed before it: these recalls go ahead of
+// the answer.
+bool Server::answer(Connection& c, const Talk::Message& m) {
+    Answers& session = *sessions_.at(c.session);
+    if (!takes_lock(opcode_of(m.body))) return session.answer(m.head, m.body, c.out.messages());
+    Bytes answer;
+    if (!session.answer(m.head, m.body, answer)) return false;
+    recall_changed();
+    Bytes& out = c.out.messages();
+    out.insert(out.end(), answer.begin(), answer.end());
+    return true;
+}
+
+// Answers requests that have waited for a lock.
+void Server::answer_late() {
+    const std::vector<Locks::Ended> all = locks_.take_ended();
+    if (all.empty()) return;
+    recall_changed();
+    for (const Locks::Ended& ended : all) {
+        for (Connection& c : connections_) {
+            if (!c.greeted || c.broken || c.session != ended.session) continue;
+            Answers::answer_late(ended, c.out.messages());
+            send(c);
+        }
     }
 }
 
@@ -209,7 +263,7 @@ bool Server::work() {
 }
 
 // Sends the recalls behind all answers so far.
-bool Server::recall_changed() {
+void Server::recall_changed() {
     Watches::Change last;  // a program writes many times
     const bool some = watches_.read([&](const Watches::Change& change) {
         if (change == last) return;
@@ -218,7 +272,7 @@ bool Server::recall_changed() {
     });
     for (Connection& c : connections_)
         if (!c.broken) send(c);
-    return some;
+    some_changed_ = some_changed_ || some;
 }
 
 void Server::receive(Connection& c) {
@@ -262,25 +316,31 @@ bool Server::holds_much() const {
 Status Server::run(int listener, int socket_file) {
     ::umask(0);  // each request has its own (umask.hpp)
     for (bool more = false;;) {
-        std::vector<pollfd> ready = {{listener, POLLIN, 0}, {watches_.fd(), POLLIN, 0}};
+        std::vector<pollfd> ready = {
+            {listener, POLLIN, 0}, {watches_.fd(), POLLIN, 0}, {locks_.fd(), POLLIN, 0}};
         for (const Connection& c : connections_) {
             const bool full = c.out.size() >= queue_bytes_max;
             ready.push_back(
                 {c.socket.get(),
                  static_cast<short>((full ? 0 : POLLIN) | (c.out.empty() ? 0 : POLLOUT)), 0});
         }
-        const int wait_ms = more ? 0 : told_ && !holds_much() ? -1 : look_every_ms;
+        const int wait_ms = more                      ? 0
+                            : locks_.is_ending()      ? end_again_ms
+                            : told_ && !holds_much() ? -1
+                                                      : look_every_ms;
         const int some = ::poll(ready.data(), ready.size(), wait_ms);
         if (some < 0 && errno != EINTR) return fail_errno("poll", errno);
         if (some == 0)
             for (Connection& c : connections_) c.out.give_back();
-        size_t n = 2;
+        if (ready[2].revents != 0 || locks_.is_ending()) answer_late();
+        size_t n = 3;
         for (Connection& c : connections_) {
             if (ready[n++].revents == 0) continue;
             receive(c);
             if (!c.broken) send(c);
         }
-        if ((recall_changed() || !told_) && !has_name(socket_file)) return {};
+        recall_changed();
+        if ((std::exchange(some_changed_, false) || !told_) && !has_name(socket_file)) return {};
         connections_.remove_if([](const Connection& c) { return c.broken; });
         if (ready[0].revents != 0) accept(listener);
         more = work();

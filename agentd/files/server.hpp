@@ -23,12 +23,14 @@ namespace souk::files {
 class Answers {
   public:
     Answers(const Export& tree, const SessionLimits& limits, Watches* watches = nullptr,
-            uint64_t number = 0)
-        : session_(tree, limits, watches, number) {}
+            uint64_t number = 0, Locks* locks = nullptr)
+        : session_(tree, limits, watches, number, locks), number_(number), locks_(locks) {}
     Session& session() { return session_; }
     // The answer to a request as one message behind what `out` holds. False: the request breaks
     // the rules of the talk.
     bool answer(const Head& head, ByteView request, Bytes& out);
+    // The answer to a request that has waited for a lock.
+    static void answer_late(const Locks::Ended& ended, Bytes& out);
     // Puts out what is known by now of contents.
     void put_contents(Bytes& out);
     bool begun() const { return last_ > 0; }
@@ -36,6 +38,8 @@ class Answers {
 
   private:
     Session session_;
+    const uint64_t number_;
+    const Locks* const locks_;
     std::map<uint64_t, Bytes> kept_;
     uint64_t last_ = 0;  // the highest number so far
 };
@@ -65,8 +69,10 @@ class Server {
     void tell_open(Connection& c, Answers& own);
     Answers* left_by(uint64_t session);
     void recall(const Watches::Change& change);
-    bool recall_changed();
+    void recall_changed();
     bool work();
+    bool answer(Connection& c, const Talk::Message& message);
+    void answer_late();
     bool take(Connection& c, const Talk::Message& message);
     void attach(Connection& c, uint64_t number);
     void leave(uint64_t number);
@@ -77,6 +83,8 @@ class Server {
     const SessionLimits limits_;
     Watches watches_;
     const bool told_;
+    bool some_changed_ = false;  // since the loop has looked: it may be the socket's name
+    Locks locks_;  // of all sessions
     std::map<uint64_t, std::unique_ptr<Answers>> sessions_;
     uint64_t turn_ = 0;  // requests so far
     std::list<Connection> connections_;

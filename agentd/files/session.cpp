@@ -84,16 +84,19 @@ bool Words::bytes(ByteView& data, size_t size) {
     return true;
 }
 
-Session::Session(const Export& tree, const SessionLimits& limits, Watches* watches, uint64_t number)
+Session::Session(const Export& tree, const SessionLimits& limits, Watches* watches, uint64_t number,
+                 Locks* locks)
     : limits_(limits),
       tree_(tree),
       nodes_(tree, limits.fds_max, limits.nodes_max),
       watches_(watches, number),
+      number_(number),
+      locks_(locks),
       proc_(::open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC)),
       shown_uid_(tree.uid),
       shown_gid_(tree.gid) {}
 
-void Session::handle(ByteView request, Bytes& out) {
+void Session::handle(ByteView request, Bytes& out, uint64_t seq) {
     fuse_in_header head{};
     Words words(request);
     fuse_out_header answer{};
@@ -102,11 +105,12 @@ void Session::handle(ByteView request, Bytes& out) {
     if (words.take(head) && head.len == request.size()) {
         put(out, answer);
         leased_ = Lease::none;
-        file_has_changed_ = false;
+        file_has_changed_ = waits_for_lock_ = false;
+        seq_ = seq;
         error = run(head, words, out);
         if (error == -EINVAL && words.is_long()) error = -ENAMETOOLONG;
         if (head.opcode == FUSE_FORGET || head.opcode == FUSE_BATCH_FORGET ||
-            head.opcode == FUSE_INTERRUPT || head.opcode == FUSE_DESTROY)
+            head.opcode == FUSE_INTERRUPT || head.opcode == FUSE_DESTROY || waits_for_lock_)
             return out.resize(at);
     } else {
         put(out, answer);
@@ -162,6 +166,14 @@ Session::Done Session::run(const fuse_in_header& head, Words& words, Bytes& out)
         case FUSE_FALLOCATE:
         case FUSE_LSEEK:
         case FUSE_COPY_FILE_RANGE: return run_data(head, words, out);
+        case FUSE_GETLK: return get_lock(head, words, out);
+        case FUSE_SETLK:
+        case FUSE_SETLKW: return set_lock(head, words);
+        case FUSE_INTERRUPT: {
+            fuse_interrupt_in in{};
+            if (locks_ && words.take(in)) locks_->interrupt(number_, in.unique);
+            return 0;
+        }
         case FUSE_IOCTL: return -ENOTTY;
         default: return run_attributes(head, words, out);
     }

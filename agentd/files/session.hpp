@@ -5,7 +5,7 @@
 // may not do the kernel of the home refuses, as it would refuse the user's own program.
 //
 // Only regular files and directories are ever opened. Devices, FIFOs and sockets are names at home:
-// what they do, they do in the kernel where the job runs. Locks are kept by that kernel, too.
+// what they do, they do in the kernel where the job runs. Locks are the server's (locks.hpp).
 // Owned by the server; one thread.
 #pragma once
 
@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "agentd/files/contents.hpp"
+#include "agentd/files/locks.hpp"
 #include "agentd/files/nodes.hpp"
 #include "agentd/files/talk.hpp"
 #include "agentd/files/watches.hpp"
@@ -60,15 +61,19 @@ class Words {
 
 class Session {
   public:
-    // `watches` are those of its server, which tells them changes by this `number`; null: none.
+    // `watches` are those of its server, which tells them changes by this `number`; null: none. So
+    // are `locks`; null: it takes none.
     Session(const Export& tree, const SessionLimits& limits, Watches* watches = nullptr,
-            uint64_t number = 0);
+            uint64_t number = 0, Locks* locks = nullptr);
     // Sets the user that the job has where it runs. Files of the server's user are shown as that
     // user's.
     void shown_as(uint32_t uid, uint32_t gid) { shown_uid_ = uid, shown_gid_ = gid; }
     // `request` is a fuse_in_header and what follows it. The answer (a fuse_out_header and what
-    // follows it) is put behind what `out` holds; nothing, if the request has no answer.
-    void handle(ByteView request, Bytes& out);
+    // follows it) is put behind what `out` holds; nothing, if the request has no answer. `seq` is
+    // the request's number, by which one that waits for a lock gets its answer later; 0: none waits.
+    void handle(ByteView request, Bytes& out, uint64_t seq = 0);
+    // The last request waits for a lock, and has no answer yet.
+    bool waits_for_lock() const { return waits_for_lock_; }
     // The last answer may be used again until it is recalled, which is when `watches` tell.
     Lease leased() const { return leased_; }
     // The last answer was to an open, and the file is not as its attributes were told last.
@@ -140,6 +145,11 @@ class Session {
     int open_node(uint64_t id, int flags, Fd& fd);
     void opened_ahead(ByteView answer, unsigned unused_moves);
 
+    // session_locks.cpp
+    Done get_lock(const fuse_in_header& head, Words& words, Bytes& out);
+    Done set_lock(const fuse_in_header& head, Words& words);
+    Done flush(const fuse_in_header& head, Words& words);
+
     // session_attributes.cpp
     Done attributes(uint64_t id, Words& words, Bytes& out);
     Done set_attributes(uint64_t id, Words& words, Bytes& out);
@@ -162,6 +172,10 @@ class Session {
     WriteOut write_out_;
     Lease leased_ = Lease::none;
     bool file_has_changed_ = false;
+    const uint64_t number_;
+    Locks* const locks_;
+    uint64_t seq_ = 0;  // of the present request
+    bool waits_for_lock_ = false;
     Fd proc_;  // /proc/self/fd
     std::unordered_map<uint64_t, Handle> handles_;
     uint64_t next_handle_ = first_number();

@@ -34,16 +34,7 @@ Session::Done Session::run_data(const fuse_in_header& head, Words& words, Bytes&
         case FUSE_WRITE: return write(words, out);
         case FUSE_RELEASE:
         case FUSE_RELEASEDIR: return release(words);
-        case FUSE_FLUSH: {
-            fuse_flush_in in{};
-            if (!words.take(in)) return -EINVAL;
-            const Handle* h = handle(in.fh, false);
-            if (!h) return -ESTALE;
-            // A file server of the home's own (NFS) reports errors of writes at a close, so we
-            // close a copy.
-            const int copy = ::fcntl(h->fd.get(), F_DUPFD_CLOEXEC, 3);
-            return copy >= 0 && ::close(copy) == 0 ? 0 : -errno;
-        }
+        case FUSE_FLUSH: return flush(head, words);
         case FUSE_FSYNC:
         case FUSE_FSYNCDIR: return sync(words);
         case FUSE_SYNCFS: {
@@ -64,7 +55,7 @@ Session::Handle* Session::handle(uint64_t number, bool directory) {
 }
 
 // A close asks nothing (FOPEN_NOFLUSH): what was written is at home, and what a mapping holds goes
-// there when it ends. So whoever closes a copy of a job's descriptor does not wait for the home.
+// there when it ends. A client that has to hear of closes changes that (hear_close).
 Session::Done Session::put_handle(Handle handle, uint32_t flags, Bytes& out) {
     if (handles_.size() >= limits_.open_max) return -ENFILE;
     fuse_open_out opened{};
@@ -195,6 +186,7 @@ Session::Done Session::write(Words& words, Bytes& out) {
 Session::Done Session::release(Words& words) {
     fuse_release_in in{};
     if (!words.take(in)) return -EINVAL;
+    if (locks_) locks_->released(number_, in.fh);
     return handles_.erase(in.fh) == 1 ? 0 : -ESTALE;
 }
 

@@ -27,7 +27,7 @@ Result<Fd> Slots::make() {
     Fd file(::memfd_create("souk-files", MFD_CLOEXEC));
     if (!file) return fail_errno("memfd_create", errno);
     if (::ftruncate(file.get(), total_bytes) != 0) return fail_errno("ftruncate", errno);
-    const Table table{magic, 1, {}, 0, {}};
+    const Table table{magic, 1, {}, 0, {}, 0};
     if (::pwrite(file.get(), &table, sizeof table, 0) != sizeof table)
         return fail_errno("write the table of requests", errno);
     return file;
@@ -153,7 +153,8 @@ Status Slots::take_over(const std::function<bool(uint64_t unique)>& waits,
 uint64_t Slots::acked() {
     uint64_t least = table()->next_seq;
     for (uint32_t n = 0; n < slots; ++n)
-        if (at(n).state == Slot::taken) least = std::min(least, at(n).seq);
+        if (at(n).state == Slot::taken && head(n).opcode != FUSE_SETLKW)
+            least = std::min(least, at(n).seq);
     return least;
 }
 

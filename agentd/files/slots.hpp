@@ -82,7 +82,8 @@ class Slots {
     bool used() { return table()->next_seq > 1; }
     uint64_t next_seq() { return table()->next_seq++; }
     uint64_t last_seq() { return table()->next_seq - 1; }
-    // Returns the number below which all requests have their answers.
+    // Returns the number below which all requests have their answers, but for those that wait for a
+    // lock: these may be sent again under an older number.
     uint64_t acked();
     // Returns how many numbers were given since the first request that has no answer.
     uint64_t span() { return table()->next_seq - acked(); }
@@ -95,6 +96,9 @@ class Slots {
     // the first client.
     bool closes_are_heard() { return table()->closes_are_heard != 0; }
     void hear_closes() { table()->closes_are_heard = 1; }
+    // The home has the locks of this mount's files. Said once, as the mount begins.
+    bool locks_are_homes() { return table()->locks_are_homes != 0; }
+    void leave_locks_to_home() { table()->locks_are_homes = 1; }
     std::span<FailedWrite> failed() { return table()->failed; }
 
   private:
@@ -107,6 +111,7 @@ class Slots {
         // A table that an older version made has zeros here.
         uint64_t closes_are_heard;
         FailedWrite failed[failed_max];
+        uint64_t locks_are_homes;
     };
     static_assert(sizeof(Table) <= head_bytes);
     Slots(int file, uint8_t* map) : file_(file), map_(map) {}

@@ -66,7 +66,7 @@ struct Hello {
 struct Welcome {
     uint32_t version = talk_version;
     uint32_t known = 0;  // 1: the server has this session's files; else it begins. 2: it can prove;
-                         // 4: it takes `known`
+                         // 4: it takes `known`; 8: it takes locks
 };
 struct Recall {
     uint64_t directory = 0;  // 0: everything

@@ -13,7 +13,7 @@ namespace souk::files {
 Status Upstream::connect(Fd stream, const Hello& hello) {
     stream_ = std::move(stream);
     talk_ = Talk();
-    welcomed_ = can_prove_ = can_count_ = false;
+    welcomed_ = can_prove_ = can_count_ = can_lock_ = false;
     known_ = known_told_ = 0;
     sent_ = 0;
     say_.clear();
@@ -115,6 +115,7 @@ Status Upstream::take_welcome(const Talk::Message& message) {
     welcomed_ = true;
     can_prove_ = (welcome.known & 2) != 0;
     can_count_ = (welcome.known & 4) != 0;
+    can_lock_ = (welcome.known & 8) != 0;
     return {};
 }
 

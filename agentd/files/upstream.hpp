@@ -28,6 +28,8 @@ class Upstream {
     bool welcomed() const { return welcomed_; }
     // Tells that the server takes Prove.
     bool can_prove() const { return can_prove_; }
+    // Tells that the server takes locks.
+    bool can_lock() const { return can_lock_; }
     bool idle() const { return to_send_.empty(); }
     bool wants_to_send() const { return welcomed_ && (!to_send_.empty() || !say_.empty()); }
 
@@ -53,7 +55,7 @@ class Upstream {
     Slots& slots_;
     Fd stream_;  // none while the home is away
     Talk talk_;
-    bool welcomed_ = false, can_prove_ = false, can_count_ = false;
+    bool welcomed_ = false, can_prove_ = false, can_count_ = false, can_lock_ = false;
     uint64_t known_ = 0, known_told_ = 0;  // since the stream began
     Bytes say_;
     std::deque<uint32_t> to_send_;

@@ -518,14 +518,17 @@ START_TEST(a_kernel_is_offered_what_it_has_and_no_more) {
     in.major = 7;
     in.minor = 36;
     in.flags = FUSE_ASYNC_READ | FUSE_MAX_PAGES | FUSE_POSIX_LOCKS | FUSE_WRITEBACK_CACHE;
-    const auto answer = answer_init(request(FUSE_INIT, 0, in));
-    ck_assert(answer.has_value());
-    fuse_init_out out{};
-    std::memcpy(&out, answer->data() + sizeof(fuse_out_header), sizeof out);
-    ck_assert(out.minor == 36 && out.flags == (FUSE_ASYNC_READ | FUSE_MAX_PAGES));
+    for (const bool locks : {false, true}) {
+        const auto answer = answer_init(request(FUSE_INIT, 0, in), locks);
+        ck_assert(answer.has_value());
+        fuse_init_out out{};
+        std::memcpy(&out, answer->data() + sizeof(fuse_out_header), sizeof out);
+        ck_assert(out.minor == 36 && out.flags == (FUSE_ASYNC_READ | FUSE_MAX_PAGES |
+                                                   (locks ? FUSE_POSIX_LOCKS : 0U)));
+    }
     in.minor = 10;
-    ck_assert(!answer_init(request(FUSE_INIT, 0, in)).has_value());
-    ck_assert(!answer_init(Bytes(10)).has_value());
+    ck_assert(!answer_init(request(FUSE_INIT, 0, in), true).has_value());
+    ck_assert(!answer_init(Bytes(10), true).has_value());
 }
 END_TEST
 }  // namespace

@@ -133,7 +133,7 @@ struct Fixture {
         slots.take(n, now);
         Bytes answer;
         put(answer, fuse_out_header{sizeof(fuse_out_header), 0, unique});
-        const Bytes other = writes->as_told(n, answer);
+        const Bytes other = writes->as_told(n, answer, false);
         writes->told(n, other, now);
         slots.drop(n);
         if (other.empty()) return 0;
@@ -459,7 +459,7 @@ void make_file(Fixture& f, uint32_t flags = O_WRONLY) {
     entry.attr.uid = entry.attr.gid = 100;
     put(answer, entry);
     put(answer, fuse_open_out{fh, 0, 0});
-    (void)f.writes->as_told(n, answer);
+    (void)f.writes->as_told(n, answer, false);
     f.slots.drop(n);
 }
 
@@ -588,7 +588,7 @@ START_TEST(an_open_for_writing_hears_of_its_closes) {
         put(answer, fuse_out_header{});
         if (opcode != FUSE_OPEN) put(answer, fuse_entry_out{});
         put(answer, fuse_open_out{fh, FOPEN_NOFLUSH | FOPEN_KEEP_CACHE, 0});
-        const Bytes other = f.writes->as_told(n, answer);
+        const Bytes other = f.writes->as_told(n, answer, false);
         f.slots.drop(n);
         const Bytes& told = other.empty() ? answer : other;
         fuse_open_out opened{};

@@ -47,7 +47,7 @@ constexpr Nanos patience = Nanos::from_s(5);
         Bytes out;
         if (head.opcode != FUSE_INIT)
             session.handle(request, out);
-        else if (auto answer = answer_init(request))
+        else if (auto answer = answer_init(request, false))
             out = *answer;
         if (!out.empty() && ::write(fuse, out.data(), out.size()) < 0 && errno != ENOENT)
             ::_exit(1);

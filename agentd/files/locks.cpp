@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/files/locks.hpp"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "agentd/files/lock_wait.hpp"
+#include "kernel/base/text.hpp"
+#include "kernel/sys/store/served_locks.h"
+
+namespace souk::files {
+namespace {
+
+constexpr fuse_file_lock whole_file{0, INT64_MAX, F_UNLCK, 0};
+
+int mode_of(int fd) { return ::fcntl(fd, F_GETFL) & O_ACCMODE; }
+
+bool allows(int mode, int type) {
+    if (type == F_WRLCK) return mode != O_RDONLY;
+    return type == F_UNLCK || mode != O_WRONLY;
+}
+
+// The locks of a description, as the kernel tells them: "lock:\t1: OFDLCK ADVISORY  WRITE -1
+// 08:01:42 100 149" (or EOF). Each is given to `take`, until it returns false.
+template <class Take>
+void each_lock_of(int fd, bool flock, const Take& take) {
+    char path[40], line[256], kind[16], type[16], end[32];
+    std::snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    std::FILE* const info = std::fopen(path, "re");
+    for (bool more = true; info && more && std::fgets(line, sizeof line, info);) {
+        unsigned long long start = 0;
+        if (std::sscanf(line, "lock: %*d: %15s %*s %15s %*d %*s %llu %31s", kind, type, &start,
+                        end) != 4 ||
+            (std::string_view(kind) == "FLOCK") != flock)
+            continue;
+        unsigned long long last = INT64_MAX;
+        (void)std::sscanf(end, "%llu", &last);
+        const uint32_t as = std::string_view(type) == "WRITE" ? F_WRLCK : F_RDLCK;
+        more = take(fuse_file_lock{start, last, as, 0});
+    }
+    if (info) std::fclose(info);
+}
+
+}  // namespace
+
+Locks::Locks() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Locks::~Locks() = default;
+
+bool Locks::is_used(const Holder& holder, uint64_t number) const {
+    return std::ranges::any_of(held_, [&](const auto& one) {
+        return one.first.session == holder.session && one.first.flock == holder.flock &&
+               one.second.used == number;
+    });
+}
+
+// Gives the holder a description of its own. It is that of the open file, unless another holder has
+// that one (a child that has inherited the file): then the file is opened once more.
+int Locks::reopen(const Opened& opened, Held& held) const {
+    char path[40];
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", opened.fd);
+    Fd other(::open(path, mode_of(opened.fd) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (!other) return errno == EMFILE || errno == ENFILE ? -ENOLCK : -errno;
+    held.fd = std::move(other);
+    held.used = 0;
+    return 0;
+}
+
+// Returns the descriptor by which the holder's locks of the file are held; or -errno. Who has read
+// locks by a file that is open for reading, and wants to write lock by another one, gets that one's
+// mode: read locks can be had twice, so none is let go in between.
+int Locks::description(const Holder& holder, const Opened& opened, int type) {
+    auto it = held_.find(holder);
+    if (it != held_.end() && (holder.flock || allows(mode_of(it->second.fd.get()), type))) {
+        it->second.number = opened.number;
+        return it->second.fd.get();
+    }
+    if (it == held_.end()) {
+        if (held_.size() >= held_max) return -ENOLCK;
+        Held held;
+        held.number = opened.number;
+        if (!is_used(holder, opened.number)) {
+            held.fd = Fd(::fcntl(opened.fd, F_DUPFD_CLOEXEC, 3));
+            held.used = opened.number;
+            if (!held.fd) return -ENOLCK;
+        } else if (const int error = reopen(opened, held); error != 0) {
+            return error;
+        }
+        return held_.emplace(holder, std::move(held)).first->second.fd.get();
+    }
+    if (mode_of(it->second.fd.get()) != O_RDONLY) return -ENOLCK;
+    Held held;
+    held.number = opened.number;
+    held.secret = it->second.secret;
+    held.index = it->second.index;
+    if (const int error = reopen(opened, held); error != 0) return error;
+    if (!allows(mode_of(held.fd.get()), F_RDLCK)) return -ENOLCK;
+    each_lock_of(it->second.fd.get(), false, [&](const fuse_file_lock& range) {
+        return set_lock(held.fd.get(), false, range, false) == 0;
+    });
+    let_go(it);
+    return held_.emplace(holder, std::move(held)).first->second.fd.get();
+}
+
+int Locks::set(const Holder& holder, const Opened& opened, const fuse_file_lock& range,
+               uint64_t seq, uint64_t unique) {
+    if (range.type != F_RDLCK && range.type != F_WRLCK && range.type != F_UNLCK) return -EINVAL;
+    if (range.start > range.end || range.end > INT64_MAX) return -EINVAL;
+    // The job runs there: what it has held elsewhere, and has not taken along, is nobody's.
+    if (!on_hold_.contains(holder.session) && !left_.empty()) let_others_go(holder.session, false);
+    if (range.type == F_UNLCK && !held_.contains(holder)) return 0;
+    const int fd = description(holder, opened, static_cast<int>(range.type));
+    if (fd < 0) return fd;
+    const int done = set_lock(fd, holder.flock, range, false);
+    if (done != -EAGAIN || seq == 0) return done;
+    if (waits(holder.session, seq)) return comes_later;
+    Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+    if (waits_.size() >= waits_max || !copy) return -ENOLCK;
+    auto wait = std::make_unique<LockWait>(std::move(copy), holder.flock, range, event_.get());
+    wait->session = holder.session;
+    wait->seq = seq;
+    wait->unique = unique;
+    if (!wait->start()) return -ENOLCK;
+    waits_.push_back(std::move(wait));
+    return comes_later;
+}
+
+int Locks::get(const Holder& holder, const Opened& opened, fuse_file_lock& range) {
+    if (range.start > range.end || range.end > INT64_MAX) return -EINVAL;
+    if (const uint32_t question = souk_locks_question(range.start); question != 0)
+        return answer(question, holder, opened, range);
+    const auto it = held_.find(holder);
+    Held asks;
+    int fd = it == held_.end() ? -1 : it->second.fd.get();
+    if (fd < 0 && !is_used(holder, opened.number)) fd = opened.fd;
+    if (fd < 0) {
+        if (const int error = reopen(opened, asks); error != 0) return error;
+        fd = asks.fd.get();
+    }
+    struct flock as {};
+    as.l_type = static_cast<short>(range.type);
+    as.l_start = static_cast<off_t>(range.start);
+    as.l_len = range.end == INT64_MAX ? 0 : static_cast<off_t>(range.end - range.start + 1);
+    if (::fcntl(fd, F_OFD_GETLK, &as) != 0) return -errno;
+    range.type = static_cast<uint32_t>(as.l_type);
+    range.start = static_cast<uint64_t>(as.l_start);
+    range.end = as.l_len == 0 ? INT64_MAX : range.start + static_cast<uint64_t>(as.l_len) - 1;
+    range.pid = 0;  // of another machine
+    return 0;
+}
+
+// ---- what CRIU asks
+
+int Locks::answer(uint32_t question, const Holder& asks, const Opened& opened,
+                  fuse_file_lock& range) {
+    const auto number = static_cast<uint32_t>(range.start);
+    const uint64_t secret = range.end - range.start + 1;
+    const uint32_t index = number & ~souk_locks_of_flock;
+    Holder holder = asks;
+    holder.flock = (number & souk_locks_of_flock) != 0;
+    const auto it = held_.find(holder);
+    bool yes = true;
+    switch (question) {
+        case souk_locks_any:
+            yes = std::ranges::any_of(held_, [&](const auto& one) {
+                return one.first.session == holder.session;
+            });
+            break;
+        case souk_locks_range: {
+            yes = false;
+            uint32_t left = index;
+            if (it == held_.end()) break;
+            each_lock_of(it->second.fd.get(), holder.flock, [&](const fuse_file_lock& one) {
+                if (left-- != 0) return true;
+                range = one;
+                yes = true;
+                return false;
+            });
+            if (yes) return 0;
+            break;
+        }
+        case souk_locks_mark:
+            yes = it != held_.end();
+            if (!yes) break;
+            it->second.secret = secret;
+            it->second.index = index;
+            break;
+        case souk_locks_hold: on_hold_.insert(holder.session); break;
+        case souk_locks_adopt: yes = adopt(holder, opened, secret, index); break;
+        case souk_locks_alone: let_others_go(holder.session, true); break;
+        default:
+            on_hold_.erase(holder.session);
+            let_others_go(holder.session, false);
+    }
+    range.type = yes ? F_WRLCK : F_UNLCK;
+    return 0;
+}
+
+bool Locks::adopt(const Holder& holder, const Opened& opened, uint64_t secret, uint32_t index) {
+    const auto it = std::ranges::find_if(held_, [&](const auto& one) {
+        return one.second.secret == secret && one.second.index == index &&
+               one.first.device == holder.device && one.first.inode == holder.inode &&
+               one.first.flock == holder.flock;
+    });
+    if (it == held_.end()) return false;
+    on_hold_.insert(holder.session);  // until all is taken over, and the job goes on
+    it->second.number = opened.number;
+    it->second.used = 0;
+    if (it->first == holder) return true;
+    if (held_.contains(holder)) return false;
+    auto one = held_.extract(it);
+    one.key() = holder;
+    held_.insert(std::move(one));
+    return true;
+}
+
+// ---- what is let go
+
+// The description may be another's, too: it is unlocked, and not only closed.
+Locks::All::iterator Locks::let_go(All::iterator one) {
+    (void)set_lock(one->second.fd.get(), one->first.flock, whole_file, false);
+    return held_.erase(one);
+}
+
+// `all`: also what a session that is not over has held.
+void Locks::let_others_go(uint64_t session, bool all) {
+    for (auto it = held_.begin(); it != held_.end();) {
+        const uint64_t of = it->first.session;
+        it = of != session && (all || left_.contains(of)) ? let_go(it) : std::next(it);
+    }
+    for (const uint64_t of : std::exchange(left_, {})) on_hold_.erase(of);
+}
+
+void Locks::closed(const Holder& holder) {
+    if (on_hold_.contains(holder.session)) return;
+    if (const auto it = held_.find(holder); it != held_.end()) let_go(it);
+}
+
+void Locks::released(uint64_t session, uint64_t number) {
+    if (on_hold_.contains(session)) return;
+    const auto from = held_.lower_bound(Holder{session, 0, 0, 0, false});
+    for (auto it = from; it != held_.end() && it->first.session == session;)
+        it = it->second.number == number ? let_go(it) : std::next(it);
+}
+
+void Locks::left(uint64_t session) {
+    for (const auto& wait : waits_) {
+        if (wait->session != session) continue;
+        wait->is_told = false;
+        wait->end();
+    }
+    if (on_hold_.contains(session)) return left_.insert(session), void();
+    const auto from = held_.lower_bound(Holder{session, 0, 0, 0, false});
+    for (auto it = from; it != held_.end() && it->first.session == session;) it = let_go(it);
+}
+
+// ---- who waits
+
+void Locks::interrupt(uint64_t session, uint64_t unique) {
+    for (const auto& wait : waits_)
+        if (wait->session == session && wait->unique == unique) wait->end();
+}
+
+bool Locks::waits(uint64_t session, uint64_t seq) const {
+    return std::ranges::any_of(waits_, [&](const auto& wait) {
+        return wait->session == session && wait->seq == seq && wait->is_told;
+    });
+}
+
+bool Locks::is_ending() const {
+    return std::ranges::any_of(waits_, [](const auto& wait) { return wait->is_ending(); });
+}
+
+std::vector<Locks::Ended> Locks::take_ended() {
+    uint64_t count = 0;
+    (void)!::read(event_.get(), &count, sizeof count);
+    std::vector<Ended> all;
+    for (auto it = waits_.begin(); it != waits_.end();) {
+        LockWait& wait = **it;
+        if (!wait.has_ended()) {
+            if (wait.is_ending()) wait.end();
+            ++it;
+            continue;
+        }
+        if (wait.is_told)
+            all.push_back({wait.session, wait.seq, wait.unique, wait.error()});
+        else if (wait.error() == 0)
+            wait.let_go();
+        it = waits_.erase(it);
+    }
+    return all;
+}
+
+}  // namespace souk::files

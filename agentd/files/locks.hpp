@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Locks: what the processes of a job hold of files at home (fcntl(2), flock(2)), wherever they run.
+// The server of the job holds each for its holder by an open file description of its own, as a lock
+// of the home's kernel. So it counts against programs at home and against other jobs.
+//
+// A holder is what the kernel of the job's machine calls by a number: a process (POSIX locks) or an
+// open file. When the job moves, the numbers become others. What the holder has is then given a
+// name (`mark`), and the restored one says that name (`adopt`): the description changes its holder,
+// and no lock is let go. Meanwhile the session of the node that it leaves is on hold: its files are
+// closed, since its processes end, and that lets nothing go. CRIU's preload says all of this, in
+// words of kernel/sys/store/served_locks.h.
+//
+// Who waits for a lock waits in a thread, in the kernel's own queue. Owned by Server; one thread
+// but for these.
+#pragma once
+
+#include <linux/fuse.h>
+#include <sys/types.h>
+
+#include <compare>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "kernel/sys/host/fd.hpp"
+
+namespace souk::files {
+
+class LockWait;
+
+class Locks {
+  public:
+    static constexpr size_t waits_max = 96, held_max = 4096;
+    // A question's answer: 0, -errno, or that it comes later.
+    static constexpr int comes_later = 1;
+
+    struct Holder {
+        uint64_t session = 0, device = 0, inode = 0, owner = 0;
+        bool flock = false;
+        auto operator<=>(const Holder&) const = default;
+    };
+    // The open file by which it is asked for, and its number in the session.
+    struct Opened {
+        int fd = -1;
+        uint64_t number = 0;
+    };
+    // A request that waited has its answer.
+    struct Ended {
+        uint64_t session = 0, seq = 0, unique = 0;
+        int error = 0;
+    };
+
+    Locks();
+    Locks(const Locks&) = delete;
+    Locks& operator=(const Locks&) = delete;
+    ~Locks();
+
+    // Takes the lock, or lets it go. `seq` and `unique` are the request's numbers, to wait by;
+    // seq 0: it does not wait.
+    int set(const Holder& holder, const Opened& opened, const fuse_file_lock& range, uint64_t seq,
+            uint64_t unique);
+    // Says who else holds a lock there, or answers a question of served_locks.h.
+    int get(const Holder& holder, const Opened& opened, fuse_file_lock& range);
+    // A process has closed the file, or nobody has that open file any more.
+    void closed(const Holder& holder);
+    void released(uint64_t session, uint64_t number);
+    // Nobody waits for the answer to that request any more.
+    void interrupt(uint64_t session, uint64_t unique);
+    // The session is over.
+    void left(uint64_t session);
+    bool waits(uint64_t session, uint64_t seq) const;
+    // Readable when some that waited have their answers.
+    int fd() const { return event_.get(); }
+    std::vector<Ended> take_ended();
+    // Some threads are to end: take_ended() is to be called again soon.
+    bool is_ending() const;
+    size_t held() const { return held_.size(); }
+
+  private:
+    struct Held {
+        Fd fd;
+        uint64_t number = 0;  // of the open file by which it was taken last
+        uint64_t used = 0;    // of the open file whose description it is; 0: of none
+        uint64_t secret = 0;  // its name, with `index`
+        uint32_t index = 0;
+    };
+    using All = std::map<Holder, Held>;
+
+    int description(const Holder& holder, const Opened& opened, int type);
+    int reopen(const Opened& opened, Held& held) const;
+    bool is_used(const Holder& holder, uint64_t number) const;
+    int answer(uint32_t question, const Holder& holder, const Opened& opened,
+               fuse_file_lock& range);
+    bool adopt(const Holder& holder, const Opened& opened, uint64_t secret, uint32_t index);
+    void let_others_go(uint64_t session, bool all);
+    All::iterator let_go(All::iterator one);
+
+    All held_;
+    std::set<uint64_t> on_hold_, left_;  // sessions
+    std::list<std::unique_ptr<LockWait>> waits_;
+    Fd event_;
+};
+
+}  // namespace souk::files

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Locks of files that a job's home serves: what CRIU's preload (checkpoint/criu_locks.c) asks the
+ * home about them, in the name of the process that holds one. The kernel tells who holds it by a
+ * number that only a call of that process carries. So each question is an fcntl(2) F_GETLK (of a
+ * POSIX lock) or F_OFD_GETLK (of a lock of the open file) that asks for a range where no program
+ * locks: above 4 EiB. On any other file system it is an ordinary question, and the answer is that
+ * nobody holds a lock there. A program that asks so itself hears of its own locks. For C and C++. */
+#pragma once
+
+#include <stdint.h>
+
+/* The range begins at `souk_locks_at | question << 32 | number`, and is `secret` bytes long. */
+#define souk_locks_at ((uint64_t)1 << 62)
+enum {
+    souk_locks_any = 1, /* whether this mount may hold locks; number 1: of this file */
+    souk_locks_range,   /* the lock of that number; the answer is its range and type */
+    souk_locks_mark,    /* it is called by the secret and the number from now on */
+    souk_locks_hold,    /* what the mount holds stays, though its files are closed from now on */
+    souk_locks_adopt,   /* what is called so is this process's or this open file's */
+    souk_locks_alone,   /* what other mounts of the job have held, and is not adopted, is let go */
+    souk_locks_go,      /* the job goes on: files that are closed let their locks go again */
+};
+#define souk_locks_of_flock ((uint32_t)1 << 31) /* in a number: its lock of flock(2) */
+/* Some bits of a token of 16 bytes, and never 0. */
+static inline uint64_t souk_locks_secret(const uint8_t* token) {
+    uint64_t bits = 1;
+    for (int i = 0; i < 7; ++i) bits = bits << 8 | token[i];
+    return bits;
+}
+static inline uint64_t souk_locks_begin(uint32_t question, uint32_t number) {
+    return souk_locks_at | (uint64_t)question << 32 | number;
+}
+/* Returns the question of a range, or 0 if it is none. */
+static inline uint32_t souk_locks_question(uint64_t start) {
+    const uint64_t question = (start & ~souk_locks_at) >> 32;
+    const int is_one =
+        (start & souk_locks_at) != 0 && question >= souk_locks_any && question <= souk_locks_go;
+    return is_one ? (uint32_t)question : 0;
+}
