@@ -50,7 +50,8 @@ bool can_call(pid_t thread) {
 }
 
 // They stand on its stack, below what a function may use without saying so.
-long call_with(pid_t thread, const long words[7], int at, const void* bytes, size_t size) {
+static long call_on_stack(pid_t thread, const long words[7], int at, const void* bytes, void* says,
+                          size_t size) {
     enum { red_zone = 256, room = 256 };
     char before[room];
     long with[7];
@@ -68,9 +69,19 @@ long call_with(pid_t thread, const long words[7], int at, const void* bytes, siz
     memcpy(with, words, sizeof with);
     with[at] = place;
     done = call_in(thread, with);
+    if (done >= 0 && says != NULL && pread(memory, says, size, place) != (ssize_t)size)
+        done = -EFAULT;
     (void)!pwrite(memory, before, size, place);
     close(memory);
     return done;
+}
+
+long call_with(pid_t thread, const long words[7], int at, const void* bytes, size_t size) {
+    return call_on_stack(thread, words, at, bytes, NULL, size);
+}
+
+long call_and_read(pid_t thread, const long words[7], int at, void* bytes, size_t size) {
+    return call_on_stack(thread, words, at, bytes, bytes, size);
 }
 
 #else
@@ -79,6 +90,10 @@ bool can_call(pid_t thread) {
     return false;
 }
 long call_with(pid_t thread, const long words[7], int at, const void* bytes, size_t size) {
+    (void)at, (void)bytes, (void)size;
+    return call_in(thread, words);
+}
+long call_and_read(pid_t thread, const long words[7], int at, void* bytes, size_t size) {
     (void)at, (void)bytes, (void)size;
     return call_in(thread, words);
 }

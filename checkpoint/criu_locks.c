@@ -18,11 +18,16 @@
 // - A restore hands them over before the first thread goes on, and fails if one is not to be had.
 //   CRIU sets POSIX locks too early: they are lost again when it closes files that are mapped. What
 //   CRIU sets is only tried, as what is kept is in its way.
+//
+// Locks of files that the job's home serves are with the home, and the kernel here does not tell
+// them. The home is asked, and keeps them itself from the end of the processes until the restored
+// ones say by a name that they are theirs (kernel/sys/store/served_locks.h).
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,11 +46,13 @@
 
 #include "checkpoint/criu_user.h"
 #include "checkpoint/kept_locks.h"
+#include "kernel/sys/store/served_locks.h"
 
 static struct souk_locks_head head;
 static struct souk_lock locks[souk_locks_max];
 static int kept[souk_locks_max];                                       // by its lock; 0: not kept
 static struct file { uint64_t device, inode; } files[souk_locks_max];  // by its lock, in a dump
+static bool adopted[souk_locks_max];                                   // by its lock
 static pid_t criu;
 
 __attribute__((constructor)) static void loaded(void) { criu = (pid_t)syscall(SYS_getpid); }
@@ -203,17 +210,19 @@ static bool parse_entry(struct bytes b, struct souk_lock* lock) {
     return of[type] == F_WRLCK || of[type] == F_RDLCK;
 }
 
-static void add(struct souk_lock lock) {
+// Returns whether it is one that is new.
+static bool add(struct souk_lock lock) {
     struct statx its;
-    if (head.count == souk_locks_max || !stat_of(lock.pid, lock.fd, &its)) return;
+    if (head.count == souk_locks_max || !stat_of(lock.pid, lock.fd, &its)) return false;
     const struct file file = {(uint64_t)its.stx_dev_major << 32 | its.stx_dev_minor, its.stx_ino};
     for (uint32_t i = 0; i < head.count; ++i)
-        if (same_lock(i, &lock, &file)) return;
+        if (same_lock(i, &lock, &file)) return false;
     lock.kept = others_see(&lock, &its) && can_call(lock.pid);
     lock.write_only = lock.kind != souk_lock_flock && is_write_only(&lock);
     head.kept += lock.kept;
     files[head.count] = file;
     locks[head.count++] = lock;
+    return true;
 }
 
 // "lock: 1: POSIX ADVISORY WRITE PID FILE START END" of the descriptors by which it was set.
@@ -228,7 +237,7 @@ static void add_posix_of(pid_t pid) {
             unsigned long long start;
             if (sscanf(line, "lock: %*d: POSIX %*s %7s %*d %*s %llu %23s", type, &start, end) != 3)
                 continue;
-            add((struct souk_lock){
+            (void)add((struct souk_lock){
                 .pid = pid,
                 .fd = atoi(one->d_name),
                 .kind = souk_lock_posix,
@@ -260,7 +269,116 @@ static void add_posix(void) {
 static void add_entry(struct bytes entry) {
     struct souk_lock lock;
     if (!parse_entry(entry, &lock)) return;
-    if (lock.kind == souk_lock_flock || lock.kind == souk_lock_ofd) add(lock);
+    if (lock.kind == souk_lock_flock || lock.kind == souk_lock_ofd) (void)add(lock);
+}
+
+// -------------------------------------------------------------------------------------------------
+// with the job's home
+
+static long ask_home_by(const struct souk_lock* lock, struct flock* range) {
+    const int command = lock->kind == souk_lock_posix ? F_GETLK : F_OFD_GETLK;
+    range->l_type = F_WRLCK;
+    return call_and_read(lock->pid, (const long[7]){SYS_fcntl, lock->fd, command}, 3, range,
+                         sizeof *range);
+}
+
+// Asks a question in the name of the holder. Returns 1: yes, 0: no, or -errno.
+static long ask_home(const struct souk_lock* lock, uint32_t question, uint32_t number) {
+    const uint32_t of_flock = lock->kind == souk_lock_flock ? souk_locks_of_flock : 0;
+    struct flock range = {.l_start = (off_t)souk_locks_begin(question, number | of_flock),
+                          .l_len = (off_t)souk_locks_secret(head.token)};
+    const long done = ask_home_by(lock, &range);
+    return done < 0 ? done : range.l_type != F_UNLCK;
+}
+
+// Whether a file of that process is on a file system of FUSE, as all are that a home serves.
+static bool may_be_served(pid_t pid, int fd, const struct statx* its) {
+    enum { known_max = 16 };
+    static struct known { uint32_t major, minor; bool is_fuse; } all[known_max];
+    static size_t count;
+    char path[48];
+    struct statfs fs;
+    for (size_t i = 0; i < count; ++i)
+        if (all[i].major == its->stx_dev_major && all[i].minor == its->stx_dev_minor)
+            return all[i].is_fuse;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    const bool is_fuse = statfs(path, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
+    if (count < known_max)
+        all[count++] = (struct known){its->stx_dev_major, its->stx_dev_minor, is_fuse};
+    return is_fuse;
+}
+
+// All ranges of one holder have one number.
+static long add_ranges_of(struct souk_lock lock) {
+    static uint32_t holders;
+    const uint32_t of_flock = lock.kind == souk_lock_flock ? souk_locks_of_flock : 0;
+    bool is_new = false;
+    for (uint32_t n = 0; head.count < souk_locks_max; ++n) {
+        struct flock range = {.l_start = (off_t)souk_locks_begin(souk_locks_range, n | of_flock),
+                              .l_len = (off_t)souk_locks_secret(head.token)};
+        const long done = ask_home_by(&lock, &range);
+        if (done < 0) return done;
+        if (range.l_type == F_UNLCK) break;
+        lock.writes = range.l_type == F_WRLCK;
+        lock.start = (uint64_t)range.l_start;
+        lock.length = (uint64_t)range.l_len;
+        lock.served = holders + 1;
+        is_new = add(lock) || is_new;
+    }
+    if (!is_new) return 0;
+    const long done = ask_home(&lock, souk_locks_mark, ++holders);
+    return done < 0 ? done : 0;
+}
+
+// The first question tells whether there is anything to ask.
+static long add_served_of(pid_t pid, bool* are_some) {
+    static const uint8_t kinds[] = {souk_lock_flock, souk_lock_ofd, souk_lock_posix};
+    char path[32];
+    long done = 0;
+    snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    DIR* const all = opendir(path);
+    for (struct dirent* one; all != NULL && *are_some && done >= 0 && (one = readdir(all));) {
+        struct souk_lock lock = {.pid = pid, .fd = atoi(one->d_name), .kind = souk_lock_posix};
+        struct statx its;
+        if (one->d_name[0] == '.' || !stat_of(pid, lock.fd, &its) ||
+            (its.stx_mode & S_IFMT) != S_IFREG || !may_be_served(pid, lock.fd, &its))
+            continue;
+        static bool asked;
+        if (!asked) done = ask_home(&lock, souk_locks_any, 0);
+        if (!asked && done == 0) *are_some = false;
+        asked = true;
+        if (done >= 0 && *are_some) done = ask_home(&lock, souk_locks_any, 1);
+        for (size_t k = 0; done > 0 && k < sizeof kinds; ++k) {
+            lock.kind = kinds[k];
+            if ((done = add_ranges_of(lock)) == 0) done = 1;
+        }
+    }
+    if (all != NULL) closedir(all);
+    return done == -EINVAL || done == -ENOSYS ? 0 : done;
+}
+
+static bool add_served(void) {
+    size_t count;
+    const pid_t* const threads = held_threads(&count);
+    bool are_some = true;
+    pid_t first = 0;
+    for (size_t i = 0; i < count && are_some; ++i) {
+        if (first != 0 && is_thread_of(first, threads[i])) continue;
+        first = threads[i];
+        const long done = can_call(first) ? add_served_of(first, &are_some) : 0;
+        if (done >= 0) continue;
+        refuse("its home does not say which locks of files process %d holds: %s", first,
+               strerror((int)-done));
+        errno = EAGAIN;
+        return false;
+    }
+    return true;
+}
+
+static const struct souk_lock* first_served(void) {
+    for (uint32_t i = 0; i < head.count; ++i)
+        if (locks[i].served != 0) return &locks[i];
+    return NULL;
 }
 
 static bool noted;
@@ -269,6 +387,7 @@ bool note_locks(void) {
     enum { magics = 8, entry_max = 128 };
     unsigned char entry[entry_max];
     uint32_t size;
+    if (getrandom(head.token, sizeof head.token, 0) != (ssize_t)sizeof head.token) return true;
     add_posix();
     const int image = open_image("filelocks.img", O_RDONLY);
     if (image >= 0 && lseek(image, magics, SEEK_SET) == magics)
@@ -276,6 +395,7 @@ bool note_locks(void) {
                read(image, entry, size) == (ssize_t)size)
             add_entry((struct bytes){entry, entry + size});
     if (image >= 0) close(image);
+    if (!add_served()) return false;
     if (head.count == 0) return true;
     if (head.count == souk_locks_max) {
         refuse("it holds more than %d locks of files", souk_locks_max - 1);
@@ -286,7 +406,7 @@ bool note_locks(void) {
     read_boot(head.boot);
     const int out = open_image(SOUK_LOCKS_NAME, O_WRONLY | O_CREAT | O_TRUNC);
     const ssize_t bytes = (ssize_t)(head.count * sizeof *locks);
-    if (getrandom(head.token, sizeof head.token, 0) != (ssize_t)sizeof head.token || out < 0 ||
+    if (out < 0 ||
         write(out, &head, sizeof head) != (ssize_t)sizeof head ||
         write(out, locks, (size_t)bytes) != bytes)
         head.count = head.kept = 0;
@@ -413,9 +533,12 @@ static void take_over(const struct souk_lock* lock, int fd) {
 
 // Called before CRIU hears the word that ends the processes.
 void before_end(void) {
-    if (!noted || head.kept == 0) return;
+    const struct souk_lock* const served = first_served();
+    if (!noted || (head.kept == 0 && served == NULL)) return;
     noted = false;
     die_with_criu();
+    if (served != NULL) (void)ask_home(served, souk_locks_hold, 0);
+    if (head.kept == 0) return;
     uint32_t had = 0;
     for (uint32_t i = 0; i < head.count; ++i) {
         if (!locks[i].kept) continue;
@@ -502,11 +625,25 @@ static void take_back(const struct souk_lock* lock, int fd) {
     (void)set_kept_at_last(lock, fd);
 }
 
+// Whoever held it at the job's home has a new number; the lock itself stays as it is. What the home
+// does not know by that name any more is locked anew.
+static void adopt_served(void) {
+    const struct souk_lock* lacks = NULL;
+    for (uint32_t i = 0; i < head.count; ++i) {
+        struct souk_lock* const lock = &locks[i];
+        if (lock->served == 0) continue;
+        adopted[i] = ask_home(lock, souk_locks_adopt, lock->served) == 1;
+        if (!adopted[i]) lacks = lock;
+    }
+    if (lacks != NULL) (void)ask_home(lacks, souk_locks_alone, 0);
+}
+
 bool hand_over_locks(void) {
     if (!read_locks()) return true;
     ask_keeper();
+    adopt_served();
     for (uint32_t i = 0; i < head.count; ++i) {
-        const long error = hand_over(&locks[i], kept[i]);
+        const long error = adopted[i] ? 0 : hand_over(&locks[i], kept[i]);
         if (error == 0 || error == -ENOSYS) continue;  // or CRIU has set it as it could
         say(&locks[i], error);
         for (uint32_t k = 0; k <= i; ++k)
@@ -514,5 +651,7 @@ bool hand_over_locks(void) {
         errno = EPERM;
         return false;
     }
+    const struct souk_lock* const served = first_served();
+    if (served != NULL) (void)ask_home(served, souk_locks_go, 0);
     return true;
 }

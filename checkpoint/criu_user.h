@@ -89,6 +89,8 @@ bool is_free_of_landlock(const pid_t* threads, size_t count);
  * calls: if not, they say -ENOSYS. */
 long call_with(pid_t thread, const long words[7], int at, const void* bytes, size_t size);
 bool can_call(pid_t thread);
+/* ... that the call writes what it says into. */
+long call_and_read(pid_t thread, const long words[7], int at, void* bytes, size_t size);
 /* criu_semaphores.c. False: it was told why not. */
 bool dump_semaphores(const pid_t* threads, size_t count);
 bool restore_semaphores(pid_t root);

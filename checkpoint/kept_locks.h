@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Locks of files that are kept while nothing of their job runs: what CRIU (criu_locks.c) writes
  * beside an image, and what it and souk-root (agentd/root/locks.hpp) say to each other over a
- * socket of packets. For C and C++. */
+ * socket of packets. Those of files that a job's home serves stay with the home
+ * (kernel/sys/store/served_locks.h), under the same token. For C and C++. */
 #pragma once
 
 #include <stdint.h>
@@ -30,7 +31,7 @@ struct souk_lock {
     uint8_t kind, writes; /* writes: nobody else may have it */
     uint8_t kept;         /* by a descriptor: those that are, in this order */
     uint8_t write_only;   /* so is the descriptor that holds it */
-    uint32_t none;
+    uint32_t served;      /* one more than its number at the job's home; 0: it is not there */
     uint64_t start, length; /* length 0: to the end */
 };
 

@@ -60,7 +60,7 @@ struct Fixture {
                 told.push_back({head.unique, -head.error, out.size});
                 return Status{};
             },
-            [this](uint64_t of) { refused.push_back(of); });
+            [this](uint64_t of) { refused.push_back(of); }, [](uint64_t) { return false; });
         ck_assert(writes->begin().has_value());
     }
     template <class Body>
