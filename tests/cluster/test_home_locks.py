@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Locks of files that a home serves: they hold among jobs on several nodes and programs at home, and
+stay their holder's while it moves or lies frozen. The home is n1."""
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import LIMIT, Market, bring_up, until
+from test_locks import LOCK, Other, end, order
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse here")
+
+WAYS = ["flock rw", "posix rw", "ofd rw"]
+# Goes into the lock and out of it again and again, for the most part within. Whoever is inside has
+# made a file that nobody else may find, and counts one up. Prints how often it was inside.
+COUNT = """
+import fcntl, os, random, struct, sys, time
+way, path = sys.argv[1:]
+fd = os.open(path, os.O_RDWR)
+inside, enough = path + ".inside", path + ".enough"
+def lock(type):
+    if way == "flock rw":
+        return fcntl.flock(fd, fcntl.LOCK_EX if type == fcntl.F_WRLCK else fcntl.LOCK_UN)
+    command = fcntl.F_SETLKW if way == "posix rw" else fcntl.F_OFD_SETLKW
+    fcntl.fcntl(fd, command, struct.pack("hhqqi4x", type, os.SEEK_SET, 7, 90, 0))
+times = 0
+while not os.path.exists(enough):
+    lock(fcntl.F_WRLCK)
+    os.close(os.open(inside, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    count = int.from_bytes(os.pread(fd, 8, 0), "little")
+    time.sleep(random.uniform(0, 0.03))
+    os.pwrite(fd, (count + 1).to_bytes(8, "little"), 0)
+    os.unlink(inside)
+    times += 1
+    lock(fcntl.F_UNLCK)
+    time.sleep(0.001)
+    if times == 1: print("begun", flush=True)
+print(times, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def standing(fit):
+    yield from bring_up(Market("--nodes", "3", "--speeds", "60,100,80", "--cpus", "2",
+                             "--private-files"))
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(4096))
+    return path
+
+
+def start(market, program, way, path, where, **how):
+    job = market.srun("-p", 50, "--node", "n1", sys.executable, "-c", program, way, path,
+                      cwd=path.parent, **how)
+    job.printed(1)
+    if market.job(job.id)["where"] != where:
+        order(market, job, "move", where)
+    return job
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nobody_is_inside_with_another_one(market, file, way):
+    jobs = [start(market, COUNT, way, file, where) for where in ("n2", "n3")]
+    here = subprocess.Popen([sys.executable, "-c", COUNT, way, file], stdout=subprocess.PIPE)
+    try:
+        for turn in range(20):
+            job = jobs[turn % 2]
+            if turn % 4 < 2:
+                other = "n3" if market.job(job.id)["where"] == "n2" else "n2"
+                order(market, job, "move", other)
+            else:
+                order(market, job, "freeze")
+                time.sleep(0.1)
+                order(market, job, "thaw", "n3" if turn % 3 else "n2")
+    finally:
+        (file.parent / "file.enough").touch()
+        told = here.communicate(timeout=LIMIT)[0]
+    counts = [int(told.split()[-1])]
+    for job in jobs:
+        assert job.wait(LIMIT) == 0, job.told
+        counts.append(int(bytes(job.out).split()[-1]))
+    assert here.returncode == 0 and min(counts) > 5, counts
+    assert int.from_bytes(file.read_bytes()[:8], "little") == sum(counts)
+
+
+@pytest.mark.parametrize("way", ["flock ro", "flock rw", "posix rw", "posix wo", "posix rw range",
+                                 "ofd rw", "ofd wo", "flock rw shared", "posix rw shared range"])
+def test_a_holder_keeps_it_on_its_way(market, file, way):
+    job = start(market, LOCK, way, file, "n2", stdin=subprocess.PIPE)
+    with Other(way, file, "waits") as waits, Other(way, file, "again") as again:
+        for step in (("move", "n3"), ("freeze",), ("thaw", "n2"), ("freeze",), ("thaw", "n2"),
+                     ("move", "n1"), ("freeze",), ("thaw", "n3"), ("move", "n1"), ("move", "n2")):
+            order(market, job, *step)
+            assert not waits.has_it() and not again.has_it(), step
+        assert end(job) == ["has it", "end"]
+        until("somebody else has it", lambda: waits.has_it() or again.has_it())
+
+
+def test_who_waits_for_it_moves_and_gets_it(market, file):
+    with Other("posix rw", file, "waits") as other:
+        until("it has the lock", other.has_it)
+        job = market.srun("-p", 50, "--node", "n1", sys.executable, "-c",
+                          "import sys; print('begins', flush=True)\n" + LOCK, "posix rw", file,
+                          cwd=file.parent, stdin=subprocess.PIPE)
+        job.printed(1)
+        for step in (("move", "n3"), ("freeze",), ("thaw", "n2"), ("move", "n3")):
+            order(market, job, *step)
+            assert b"has it" not in job.out
+    until("it has the lock", lambda: b"has it" in job.out)
+    with Other("posix rw", file, "waits") as other:
+        order(market, job, "move", "n2")
+        assert not other.has_it()
+        assert end(job) == ["begins", "has it", "end"]
+        until("somebody else has it", other.has_it)
+
+
+def test_a_frozen_job_that_is_cancelled_lets_go_of_it(market, file):
+    job = start(market, LOCK, "posix rw", file, "n2", stdin=subprocess.PIPE)
+    order(market, job, "freeze")
+    with Other("posix rw", file, "waits") as other:
+        assert not other.has_it()
+        market.tool("marketctl", "cancel", job.id)
+        until("somebody else has it", other.has_it)
