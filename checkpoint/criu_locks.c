@@ -287,8 +287,12 @@ static long ask_home(const struct souk_lock* lock, uint32_t question, uint32_t n
     const uint32_t of_flock = lock->kind == souk_lock_flock ? souk_locks_of_flock : 0;
     struct flock range = {.l_start = (off_t)souk_locks_begin(question, number | of_flock),
                           .l_len = (off_t)souk_locks_secret(head.token)};
+    const struct flock asked = range;
     const long done = ask_home_by(lock, &range);
-    return done < 0 ? done : range.l_type != F_UNLCK;
+    if (done < 0) return done;
+    // Where no home serves the file, somebody may hold a lock of all of it.
+    return range.l_type != F_UNLCK && range.l_start == asked.l_start &&
+           range.l_len == asked.l_len;
 }
 
 // Whether a file of that process is on a file system of FUSE, as all are that a home serves.
@@ -481,19 +485,31 @@ static bool give_to_keeper(void) {
     return receive_packet(souk_locks_fd, &told, fds) >= 0 && told.what == souk_locks_done;
 }
 
-static void ask_keeper(void) {
-    char boot[sizeof head.boot];
+// Of what a home keeps each holder is one, and each of its ranges has its number.
+static void take_number_of(uint32_t number, int fd) {
+    bool is_first = true;
+    for (uint32_t i = 0; i < head.count; ++i) {
+        if (locks[i].served != number || adopted[i]) continue;
+        kept[i] = is_first ? fd : dup(fd);
+        is_first = false;
+    }
+    if (is_first) close(fd);
+}
+
+static void ask_for_kept(uint8_t what) {
     int fds[souk_lock_descriptors];
     struct souk_locks_packet told;
-    uint32_t next = 0;
-    read_boot(boot);
-    if (head.kept == 0 || memcmp(boot, head.boot, sizeof boot) != 0) return;
+    uint32_t next = 0, number = 0;
     wait_at_most(souk_locks_fd);
-    if (!send_packet(souk_locks_fd, souk_locks_take, false, NULL, 0)) return;
+    if (!send_packet(souk_locks_fd, what, false, NULL, 0)) return;
     do {
         const int count = receive_packet(souk_locks_fd, &told, fds);
         if (count < 0 || told.what != souk_locks_keep) return;
         for (int i = 0; i < count; ++i) {
+            if (what == souk_locks_take_served) {
+                take_number_of(++number, fds[i]);
+                continue;
+            }
             while (next < head.count && !locks[next].kept) ++next;
             if (next < head.count)
                 kept[next++] = fds[i];
@@ -625,33 +641,53 @@ static void take_back(const struct souk_lock* lock, int fd) {
     (void)set_kept_at_last(lock, fd);
 }
 
-// Whoever held it at the job's home has a new number; the lock itself stays as it is. What the home
-// does not know by that name any more is locked anew.
-static void adopt_served(void) {
-    const struct souk_lock* lacks = NULL;
+// A home that serves the files has the locks, or takes those that it keeps. Whoever held one has a
+// new number there; the lock itself stays as it is. Returns a lock of a file that is served.
+static const struct souk_lock* adopt_served(void) {
+    const struct souk_lock *served = NULL, *lacks = NULL;
+    uint32_t number = 0;
     for (uint32_t i = 0; i < head.count; ++i) {
-        struct souk_lock* const lock = &locks[i];
-        if (lock->served == 0) continue;
-        adopted[i] = ask_home(lock, souk_locks_adopt, lock->served) == 1;
+        const struct souk_lock* const lock = &locks[i];
+        struct statx its;
+        number += lock->kept;
+        if ((lock->served == 0 && !lock->kept) || !stat_of(lock->pid, lock->fd, &its) ||
+            !may_be_served(lock->pid, lock->fd, &its))
+            continue;
+        adopted[i] = ask_home(lock, lock->kept ? souk_locks_fetch : souk_locks_adopt,
+                              lock->kept ? number : lock->served) == 1;
+        served = lock;
         if (!adopted[i]) lacks = lock;
     }
     if (lacks != NULL) (void)ask_home(lacks, souk_locks_alone, 0);
+    return served;
+}
+
+// At home the job has the files themselves, and takes the locks from whoever keeps them.
+static void ask_keepers(void) {
+    char boot[sizeof head.boot];
+    bool lacks_kept = false, lacks_served = false;
+    for (uint32_t i = 0; i < head.count; ++i) {
+        lacks_kept = lacks_kept || (locks[i].kept && !adopted[i]);
+        lacks_served = lacks_served || (locks[i].served != 0 && !adopted[i]);
+    }
+    read_boot(boot);
+    if (lacks_kept && memcmp(boot, head.boot, sizeof boot) == 0) ask_for_kept(souk_locks_take);
+    if (lacks_served) ask_for_kept(souk_locks_take_served);
 }
 
 bool hand_over_locks(void) {
     if (!read_locks()) return true;
-    ask_keeper();
-    adopt_served();
+    const struct souk_lock* const served = adopt_served();
+    ask_keepers();
     for (uint32_t i = 0; i < head.count; ++i) {
         const long error = adopted[i] ? 0 : hand_over(&locks[i], kept[i]);
         if (error == 0 || error == -ENOSYS) continue;  // or CRIU has set it as it could
         say(&locks[i], error);
         for (uint32_t k = 0; k <= i; ++k)
-            if (kept[k] > 0) take_back(&locks[k], kept[k]);
+            if (kept[k] > 0 && !adopted[k]) take_back(&locks[k], kept[k]);
         errno = EPERM;
         return false;
     }
-    const struct souk_lock* const served = first_served();
     if (served != NULL) (void)ask_home(served, souk_locks_go, 0);
     return true;
 }

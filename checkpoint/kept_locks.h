@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Locks of files that are kept while nothing of their job runs: what CRIU (criu_locks.c) writes
- * beside an image, and what it and souk-root (agentd/root/locks.hpp) say to each other over a
- * socket of packets. Those of files that a job's home serves stay with the home
+ * beside an image. It and souk-root (agentd/root/locks.hpp) send each other packets over a socket. Those of files that a job's home serves stay with the home
  * (kernel/sys/store/served_locks.h), under the same token. For C and C++. */
 #pragma once
 
 #include <stdint.h>
 
+#include "kernel/sys/store/served_locks.h"
+
 #define SOUK_LOCKS_NAME "souk-locks" /* in an image: a head, and the locks */
 
 enum {
     souk_locks_fd = 197, /* checkpoint/launch.hpp: the socket in CRIU */
-    souk_locks_max = 4096,
-    souk_lock_descriptors = 24, /* in one packet at most */
     souk_lock_posix = 1,        /* the kinds, as CRIU numbers them (criu/include/file-lock.h) */
     souk_lock_flock = 2,
     souk_lock_ofd = 4,
@@ -33,12 +32,4 @@ struct souk_lock {
     uint8_t write_only;   /* so is the descriptor that holds it */
     uint32_t served;      /* one more than its number at the job's home; 0: it is not there */
     uint64_t start, length; /* length 0: to the end */
-};
-
-/* CRIU: `keep`, packet by packet with the descriptors, and is told `done`; or `take`, and is told
- * `keep` packets with them, or `none`. */
-enum { souk_locks_keep = 1, souk_locks_take, souk_locks_done, souk_locks_none };
-struct souk_locks_packet {
-    uint8_t what, more; /* more: it is not the last one */
-    uint8_t token[16];
 };

@@ -2,24 +2,34 @@
 #include "agentd/files/locks.hpp"
 
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include "agentd/files/lock_wait.hpp"
-#include "kernel/base/text.hpp"
+#include "kernel/sys/net/lock_door.hpp"
 #include "kernel/sys/store/served_locks.h"
 
 namespace souk::files {
 namespace {
 
+constexpr uint64_t nobody = 0;  // no session: epochs begin at 1
 constexpr fuse_file_lock whole_file{0, INT64_MAX, F_UNLCK, 0};
+
+// Tells whether both are of one open file description.
+bool is_same_file(int a, int b) {
+    const auto own = ::getpid();
+    return ::syscall(SYS_kcmp, own, own, KCMP_FILE, a, b) == 0;
+}
 
 int mode_of(int fd) { return ::fcntl(fd, F_GETFL) & O_ACCMODE; }
 
@@ -51,7 +61,7 @@ void each_lock_of(int fd, bool flock, const Take& take) {
 
 }  // namespace
 
-Locks::Locks() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+Locks::Locks(uint32_t user) : user_(user), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 Locks::~Locks() = default;
 
@@ -189,12 +199,16 @@ int Locks::answer(uint32_t question, const Holder& asks, const Opened& opened,
         }
         case souk_locks_mark:
             yes = it != held_.end();
-            if (!yes) break;
-            it->second.secret = secret;
-            it->second.index = index;
+            if (yes) name(it->second, secret, index);
             break;
         case souk_locks_hold: on_hold_.insert(holder.session); break;
         case souk_locks_adopt: yes = adopt(holder, opened, secret, index); break;
+        case souk_locks_fetch:
+            yes = adopt(holder, opened, secret, index);
+            if (yes) break;
+            fetch(secret);
+            yes = adopt(holder, opened, secret, index);
+            break;
         case souk_locks_alone: let_others_go(holder.session, true); break;
         default:
             on_hold_.erase(holder.session);
@@ -202,6 +216,45 @@ int Locks::answer(uint32_t question, const Holder& asks, const Opened& opened,
     }
     range.type = yes ? F_WRLCK : F_UNLCK;
     return 0;
+}
+
+// The names of one dump are behind one door. A dump that comes later makes another.
+void Locks::name(Held& held, uint64_t secret, uint32_t index) {
+    held.secret = secret;
+    held.index = index;
+    if (std::exchange(secret_, secret) == secret) return;
+    auto door = open_lock_door(secret);
+    door_ = door ? std::move(*door) : Fd();
+}
+
+// Those that are not named any more have no descriptor: their numbers stay as they are.
+void Locks::answer_at_door() const {
+    std::vector<int> all;
+    for (const auto& [holder, held] : held_) {
+        if (held.secret != secret_ || held.index == 0) continue;
+        if (all.size() < held.index) all.resize(held.index, event_.get());
+        all[held.index - 1] = held.fd.get();
+    }
+    answer_at_lock_door(door_.get(), secret_, user_, all.data(), all.size());
+}
+
+// Takes what souk-root keeps of the job as what nobody holds, named by its place.
+void Locks::fetch(uint64_t secret) {
+    std::vector<Fd> all = take_from_lock_door(secret, 0);
+    if (held_.size() + all.size() > held_max) return;
+    uint32_t index = 0;
+    for (Fd& one : all) {
+        ++index;
+        struct stat st {};
+        if (::fstat(one.get(), &st) != 0) continue;
+        Held held;
+        held.secret = secret;
+        held.index = index;
+        bool flock = true;
+        each_lock_of(one.get(), false, [&flock](const fuse_file_lock&) { return flock = false; });
+        held.fd = std::move(one);
+        held_.emplace(Holder{nobody, st.st_dev, st.st_ino, index, flock}, std::move(held));
+    }
 }
 
 bool Locks::adopt(const Holder& holder, const Opened& opened, uint64_t secret, uint32_t index) {
@@ -215,7 +268,12 @@ bool Locks::adopt(const Holder& holder, const Opened& opened, uint64_t secret, u
     it->second.number = opened.number;
     it->second.used = 0;
     if (it->first == holder) return true;
-    if (held_.contains(holder)) return false;
+    // One description may come by several names.
+    if (const auto has = held_.find(holder); has != held_.end()) {
+        if (!is_same_file(has->second.fd.get(), it->second.fd.get())) return false;
+        held_.erase(it);
+        return true;
+    }
     auto one = held_.extract(it);
     one.key() = holder;
     held_.insert(std::move(one));
@@ -230,10 +288,15 @@ Locks::All::iterator Locks::let_go(All::iterator one) {
     return held_.erase(one);
 }
 
-// `all`: also what a session that is not over has held.
+// `all`: also what a session that is not over has held. What souk-root keeps, and nobody has taken
+// from here, stays locked by its copy then.
 void Locks::let_others_go(uint64_t session, bool all) {
     for (auto it = held_.begin(); it != held_.end();) {
         const uint64_t of = it->first.session;
+        if (of == nobody) {
+            it = all ? held_.erase(it) : let_go(it);
+            continue;
+        }
         it = of != session && (all || left_.contains(of)) ? let_go(it) : std::next(it);
     }
     for (const uint64_t of : std::exchange(left_, {})) on_hold_.erase(of);

@@ -10,6 +10,9 @@
 // closed, since its processes end, and that lets nothing go. CRIU's preload says all of this, in
 // words of kernel/sys/store/served_locks.h.
 //
+// Where the files are the node's own, at home, the processes hold their locks themselves, and
+// souk-root keeps them meanwhile. Such locks come and go by a door (kernel/sys/net/lock_door.hpp).
+//
 // Who waits for a lock waits in a thread, in the kernel's own queue. Owned by Server; one thread
 // but for these.
 #pragma once
@@ -54,7 +57,8 @@ class Locks {
         int error = 0;
     };
 
-    Locks();
+    // `user` is who the job is at home.
+    explicit Locks(uint32_t user);
     Locks(const Locks&) = delete;
     Locks& operator=(const Locks&) = delete;
     ~Locks();
@@ -73,6 +77,9 @@ class Locks {
     // The session is over.
     void left(uint64_t session);
     bool waits(uint64_t session, uint64_t seq) const;
+    // Where somebody may ask for what is named; -1: nothing is.
+    int door() const { return door_.get(); }
+    void answer_at_door() const;
     // Readable when some that waited have their answers.
     int fd() const { return event_.get(); }
     std::vector<Ended> take_ended();
@@ -96,13 +103,17 @@ class Locks {
     int answer(uint32_t question, const Holder& holder, const Opened& opened,
                fuse_file_lock& range);
     bool adopt(const Holder& holder, const Opened& opened, uint64_t secret, uint32_t index);
+    void fetch(uint64_t secret);
+    void name(Held& held, uint64_t secret, uint32_t index);
     void let_others_go(uint64_t session, bool all);
     All::iterator let_go(All::iterator one);
 
     All held_;
     std::set<uint64_t> on_hold_, left_;  // sessions
     std::list<std::unique_ptr<LockWait>> waits_;
-    Fd event_;
+    const uint32_t user_;
+    Fd event_, door_;
+    uint64_t secret_ = 0;  // of the door
 };
 
 }  // namespace souk::files

@@ -317,7 +317,10 @@ Status Server::run(int listener, int socket_file) {
     ::umask(0);  // each request has its own (umask.hpp)
     for (bool more = false;;) {
         std::vector<pollfd> ready = {
-            {listener, POLLIN, 0}, {watches_.fd(), POLLIN, 0}, {locks_.fd(), POLLIN, 0}};
+            {listener, POLLIN, 0},
+            {watches_.fd(), POLLIN, 0},
+            {locks_.fd(), POLLIN, 0},
+            {locks_.door(), POLLIN, 0}};
         for (const Connection& c : connections_) {
             const bool full = c.out.size() >= queue_bytes_max;
             ready.push_back(
@@ -333,7 +336,8 @@ Status Server::run(int listener, int socket_file) {
         if (some == 0)
             for (Connection& c : connections_) c.out.give_back();
         if (ready[2].revents != 0 || locks_.is_ending()) answer_late();
-        size_t n = 3;
+        if (ready[3].revents != 0) locks_.answer_at_door();
+        size_t n = 4;
         for (Connection& c : connections_) {
             if (ready[n++].revents == 0) continue;
             receive(c);

@@ -49,7 +49,7 @@ class Server {
     // `watches` tell also when the name of the socket's file changes. If they cannot (`told`), the
     // server looks at it each second.
     Server(Export tree, const SessionLimits& limits, Watches watches, bool told)
-        : tree_(std::move(tree)), limits_(limits), watches_(std::move(watches)), told_(told) {}
+        : tree_(std::move(tree)), limits_(limits), watches_(std::move(watches)), told_(told), locks_(tree_.uid) {}
     // Serves who connects to `listener` until the name of `socket_file` is gone.
     Status run(int listener, int socket_file);
 

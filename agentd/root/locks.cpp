@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -24,6 +26,7 @@
 #include "kernel/base/proc_status.hpp"
 #include "kernel/base/text.hpp"
 #include "kernel/sys/net/descriptors.hpp"
+#include "kernel/sys/net/lock_door.hpp"
 #include "kernel/sys/net/tcp_repair.hpp"
 
 namespace souk::root {
@@ -43,16 +46,27 @@ std::string label(const uint8_t (&token)[16], uint32_t user) {
 // -------------------------------------------------------------------------------------------------
 // the keeper
 
+// The way to what it keeps; no descriptor (-1): another one has that door.
+struct Door {
+    int fd;
+    uint64_t secret;
+    uint32_t user;
+    const int* kept;
+    size_t count;
+};
+
 // System calls only: it is a copy of a process that may have had threads. Where the kernel has no
 // watch left for root (fs.inotify.max_user_instances), it looks from time to time.
-[[noreturn]] void keep_until_removed(int watch, const char* name, const char* path) {
-    constexpr timespec pause{5, 0};
+[[noreturn]] void keep_until_removed(int watch, const char* name, const char* path,
+                                     const Door& door) {
+    constexpr int pause_ms = 5000;
     alignas(inotify_event) char events[4096];
     while (::access(path, F_OK) == 0) {
-        if (watch < 0) {
-            ::nanosleep(&pause, nullptr);
-            continue;
-        }
+        pollfd ready[2] = {{watch, POLLIN, 0}, {door.fd, POLLIN, 0}};
+        const int some = ::poll(ready, 2, watch < 0 ? pause_ms : -1);
+        if (some > 0 && ready[1].revents != 0)
+            answer_at_lock_door(door.fd, door.secret, door.user, door.kept, door.count);
+        if (some <= 0 || ready[0].revents == 0) continue;
         const ssize_t n = ::read(watch, events, sizeof events);
         if (n <= 0 && errno != EINTR) break;
         for (ssize_t at = 0; at < n;) {
@@ -67,7 +81,7 @@ std::string label(const uint8_t (&token)[16], uint32_t user) {
 }
 
 Status start_keeper(const std::string& directory, const std::string& named,
-                    const std::vector<Fd>& kept) {
+                    const std::vector<Fd>& kept, uint64_t secret, uint32_t user) {
     const size_t slash = directory.rfind('/');
     if (slash == std::string::npos || slash == 0) return fail("a capsule without a directory");
     const std::string parent = directory.substr(0, slash), name = directory.substr(slash + 1);
@@ -78,9 +92,11 @@ Status start_keeper(const std::string& directory, const std::string& named,
     if (watch && ::inotify_add_watch(watch.get(), parent.c_str(), ends | IN_ONLYDIR) < 0)
         watch.reset();
     TRY_ASSIGN(Pipe ready, make_pipe());
+    const auto open = open_lock_door(secret);
     const int watch_fd = first_kept + static_cast<int>(kept.size()), ready_fd = watch_fd + 1,
-              high = ready_fd + 1;
-    std::vector<int> moved(kept.size());
+              door_fd = ready_fd + 1, high = door_fd + 1;
+    std::vector<int> moved(kept.size()), numbers(kept.size());
+    std::iota(numbers.begin(), numbers.end(), first_kept);
     const pid_t pid = ::fork();
     if (pid < 0) return fail_errno("fork", errno);
     if (pid > 0) {
@@ -93,7 +109,8 @@ Status start_keeper(const std::string& directory, const std::string& named,
     ::prctl(PR_SET_NAME, keeper_name);
     const int label = ::fcntl(told.get(), F_DUPFD, high),
               done = ::fcntl(ready.write_end.get(), F_DUPFD, high),
-              removed = watch ? ::fcntl(watch.get(), F_DUPFD, high) : -1;
+              removed = watch ? ::fcntl(watch.get(), F_DUPFD, high) : -1,
+              door = open ? ::fcntl(open->get(), F_DUPFD, high) : -1;
     for (size_t i = 0; i < kept.size(); ++i)
         if ((moved[i] = ::fcntl(kept[i].get(), F_DUPFD, high)) < 0) ::_exit(1);
     if (::dup2(label, label_fd) < 0) ::_exit(1);
@@ -101,12 +118,15 @@ Status start_keeper(const std::string& directory, const std::string& named,
         if (::dup2(moved[i], first_kept + static_cast<int>(i)) < 0) ::_exit(1);
     if (::dup2(done, ready_fd) < 0) ::_exit(1);
     if (removed >= 0 && ::dup2(removed, watch_fd) < 0) ::_exit(1);
+    if (door >= 0 && ::dup2(door, door_fd) < 0) ::_exit(1);
     ::syscall(SYS_close_range, 0U, 2U, 0U);
     ::syscall(SYS_close_range, static_cast<unsigned>(high), ~0U, 0U);
     if (removed < 0) ::close(watch_fd);
+    if (door < 0) ::close(door_fd);
     if (::write(ready_fd, "", 1) != 1) ::_exit(1);
     ::close(ready_fd);
-    keep_until_removed(removed < 0 ? -1 : watch_fd, name.c_str(), directory.c_str());
+    keep_until_removed(removed < 0 ? -1 : watch_fd, name.c_str(), directory.c_str(),
+                       {door < 0 ? -1 : door_fd, secret, user, numbers.data(), numbers.size()});
 }
 
 // Returns how many locks the process keeps, if it is the keeper that is called so.
@@ -200,11 +220,15 @@ bool Locks::hear(Talk& talk) {
     if ((*got)->bytes != sizeof packet || (*got)->truncated) return false;
     const std::string named = label(packet.token, talk.user);
     if (packet.what == souk_locks_take) return give(talk.socket.get(), take_kept(named));
+    const uint64_t secret = souk_locks_secret(packet.token);
+    if (packet.what == souk_locks_take_served)
+        return give(talk.socket.get(), take_from_lock_door(secret, talk.user));
     if (packet.what != souk_locks_keep || talk.directory.empty()) return false;
     std::ranges::move((*got)->descriptors, std::back_inserter(talk.kept));
     if (talk.kept.size() > souk_locks_max) return false;
     if (packet.more != 0) return true;
-    const bool started = start_keeper(talk.directory, named, talk.kept).has_value();
+    const bool started =
+        start_keeper(talk.directory, named, talk.kept, secret, talk.user).has_value();
     return answer(talk.socket.get(), started ? souk_locks_done : souk_locks_none, false, {});
 }
 

@@ -17,6 +17,7 @@ enum {
     souk_locks_mark,    /* it is called by the secret and the number from now on */
     souk_locks_hold,    /* what the mount holds stays, though its files are closed from now on */
     souk_locks_adopt,   /* what is called so is this process's or this open file's */
+    souk_locks_fetch,   /* the same, and it is kept at home as the lock of that number in a packet */
     souk_locks_alone,   /* what other mounts of the job have held, and is not adopted, is let go */
     souk_locks_go,      /* the job goes on: files that are closed let their locks go again */
 };
@@ -26,6 +27,9 @@ static inline uint64_t souk_locks_secret(const uint8_t* token) {
     uint64_t bits = 1;
     for (int i = 0; i < 7; ++i) bits = bits << 8 | token[i];
     return bits;
+}
+static inline void souk_locks_token_of(uint64_t secret, uint8_t* token) {
+    for (int i = 0; i < 7; ++i) token[i] = (uint8_t)(secret >> (48 - 8 * i));
 }
 static inline uint64_t souk_locks_begin(uint32_t question, uint32_t number) {
     return souk_locks_at | (uint64_t)question << 32 | number;
@@ -37,3 +41,19 @@ static inline uint32_t souk_locks_question(uint64_t start) {
         (start & souk_locks_at) != 0 && question >= souk_locks_any && question <= souk_locks_go;
     return is_one ? (uint32_t)question : 0;
 }
+
+/* Descriptors that hold locks go over a socket of packets. Who asks says `take`, and is told `keep`
+ * packets with them, or `none`. CRIU says `keep`, packet by packet with the descriptors, and is told
+ * `done`; `take_served`: what the job's home keeps that has its files here. */
+enum {
+    souk_locks_keep = 1,
+    souk_locks_take,
+    souk_locks_done,
+    souk_locks_none,
+    souk_locks_take_served,
+};
+enum { souk_locks_max = 4096, souk_lock_descriptors = 24 /* in one packet at most */ };
+struct souk_locks_packet {
+    uint8_t what, more; /* more: it is not the last one */
+    uint8_t token[16];
+};
