@@ -282,23 +282,40 @@ static long ask_home_by(const struct souk_lock* lock, struct flock* range) {
                          sizeof *range);
 }
 
+// The lock of a mapped index, which a home gives to one job alone.
+static bool is_of_index(const struct souk_lock* lock) {
+    char path[48], name[4096];
+    if (lock->kind != souk_lock_posix || lock->start != souk_index_byte || lock->length != 1)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", lock->pid, lock->fd);
+    const ssize_t n = readlink(path, name, sizeof name - 1);
+    const size_t end = strlen(souk_index_ends);
+    return n > (ssize_t)end && memcmp(name + n - end, souk_index_ends, end) == 0;
+}
+
+static uint32_t number_of(const struct souk_lock* lock, uint32_t number) {
+    if (lock->kind == souk_lock_flock) return number | souk_locks_of_flock;
+    return is_of_index(lock) ? number | souk_locks_of_index : number;
+}
+
 // Asks a question in the name of the holder. Returns 1: yes, 0: no, or -errno.
 static long ask_home(const struct souk_lock* lock, uint32_t question, uint32_t number) {
-    const uint32_t of_flock = lock->kind == souk_lock_flock ? souk_locks_of_flock : 0;
-    struct flock range = {.l_start = (off_t)souk_locks_begin(question, number | of_flock),
+    struct flock range = {.l_start = (off_t)souk_locks_begin(question, number_of(lock, number)),
                           .l_len = (off_t)souk_locks_secret(head.token)};
     const struct flock asked = range;
     const long done = ask_home_by(lock, &range);
     if (done < 0) return done;
     // Where no home serves the file, somebody may hold a lock of all of it.
-    return range.l_type != F_UNLCK && range.l_start == asked.l_start &&
-           range.l_len == asked.l_len;
+    return range.l_type != F_UNLCK && range.l_start == asked.l_start && range.l_len == asked.l_len;
 }
 
 // Whether a file of that process is on a file system of FUSE, as all are that a home serves.
 static bool may_be_served(pid_t pid, int fd, const struct statx* its) {
     enum { known_max = 16 };
-    static struct known { uint32_t major, minor; bool is_fuse; } all[known_max];
+    static struct known {
+        uint32_t major, minor;
+        bool is_fuse;
+    } all[known_max];
     static size_t count;
     char path[48];
     struct statfs fs;
@@ -315,11 +332,12 @@ static bool may_be_served(pid_t pid, int fd, const struct statx* its) {
 // All ranges of one holder have one number.
 static long add_ranges_of(struct souk_lock lock) {
     static uint32_t holders;
-    const uint32_t of_flock = lock.kind == souk_lock_flock ? souk_locks_of_flock : 0;
+    const struct souk_lock of = lock;
     bool is_new = false;
     for (uint32_t n = 0; head.count < souk_locks_max; ++n) {
-        struct flock range = {.l_start = (off_t)souk_locks_begin(souk_locks_range, n | of_flock),
-                              .l_len = (off_t)souk_locks_secret(head.token)};
+        struct flock range = {
+            .l_start = (off_t)souk_locks_begin(souk_locks_range, number_of(&of, n)),
+            .l_len = (off_t)souk_locks_secret(head.token)};
         const long done = ask_home_by(&lock, &range);
         if (done < 0) return done;
         if (range.l_type == F_UNLCK) break;
@@ -330,7 +348,7 @@ static long add_ranges_of(struct souk_lock lock) {
         is_new = add(lock) || is_new;
     }
     if (!is_new) return 0;
-    const long done = ask_home(&lock, souk_locks_mark, ++holders);
+    const long done = ask_home(&of, souk_locks_mark, ++holders);
     return done < 0 ? done : 0;
 }
 
@@ -356,6 +374,9 @@ static long add_served_of(pid_t pid, bool* are_some) {
             lock.kind = kinds[k];
             if ((done = add_ranges_of(lock)) == 0) done = 1;
         }
+        lock.start = souk_index_byte;
+        lock.length = 1;
+        if (done > 0 && is_of_index(&lock)) done = add_ranges_of(lock);
     }
     if (all != NULL) closedir(all);
     return done == -EINVAL || done == -ENOSYS ? 0 : done;
@@ -410,8 +431,7 @@ bool note_locks(void) {
     read_boot(head.boot);
     const int out = open_image(SOUK_LOCKS_NAME, O_WRONLY | O_CREAT | O_TRUNC);
     const ssize_t bytes = (ssize_t)(head.count * sizeof *locks);
-    if (out < 0 ||
-        write(out, &head, sizeof head) != (ssize_t)sizeof head ||
+    if (out < 0 || write(out, &head, sizeof head) != (ssize_t)sizeof head ||
         write(out, locks, (size_t)bytes) != bytes)
         head.count = head.kept = 0;
     if (out >= 0) close(out);
@@ -629,6 +649,11 @@ static long hand_part(const struct souk_lock* part, int fd) {
 static long hand_over(const struct souk_lock* lock, int fd) {
     struct souk_lock parts[2];
     if (fd <= 0) return set_in_at_last(lock);
+    // Here it is shared, and a home has it alone, or the other way round.
+    if (is_of_index(lock)) {
+        (void)set_kept(lock, fd, F_UNLCK);
+        return set_in_at_last(lock);
+    }
     const int count = parts_of(lock, parts);
     long done = 0;
     for (int i = 0; i < count && done == 0; ++i) done = hand_part(&parts[i], fd);
@@ -651,7 +676,7 @@ static const struct souk_lock* adopt_served(void) {
         struct statx its;
         number += lock->kept;
         if ((lock->served == 0 && !lock->kept) || !stat_of(lock->pid, lock->fd, &its) ||
-            !may_be_served(lock->pid, lock->fd, &its))
+            !may_be_served(lock->pid, lock->fd, &its) || (lock->kept && is_of_index(lock)))
             continue;
         adopted[i] = ask_home(lock, lock->kept ? souk_locks_fetch : souk_locks_adopt,
                               lock->kept ? number : lock->served) == 1;

@@ -11,6 +11,7 @@
 #include "agentd/core/gang_hosts.hpp"
 #include "checkpoint/core_image.hpp"
 #include "checkpoint/kept_files.h"
+#include "checkpoint/precopy_store.hpp"
 #include "checkpoint/resident.hpp"
 #include "kernel/base/proc_status.hpp"
 #include "kernel/sys/process/movable.hpp"
@@ -306,6 +307,7 @@ Status DumpJob::can_try() const {
         if (file.name != page_file_name) bytes += file.bytes;
     if (!p_.image.fits_memory(2 * bytes))
         return souk::fail("memory for images has no room (ram_mb)");
+    TRY(room_precopy(2 * bytes));  // a machine without memory would end CRIU or others
     TRY_ASSIGN(const auto all, p_.groups.pids());
     TRY_ASSIGN(const bool leases, have_leases(all));
     if (leases) return souk::fail("it has a lease on a file");

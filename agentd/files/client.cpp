@@ -216,8 +216,7 @@ Status Client::answer_init_request() {
     const uint64_t unique = slots_.head(n).unique;
     const auto answer = answer_init({slots_.data(n), slots_.at(n).bytes}, upstream_.can_lock());
     if (upstream_.can_lock()) slots_.leave_locks_to_home();
-    const Status told =
-        answer ? to_kernel(answer->data(), answer->size()) : refuse(unique, EPROTO);
+    const Status told = answer ? to_kernel(answer->data(), answer->size()) : refuse(unique, EPROTO);
     slots_.drop(n);
     return answer ? told : Status(tl::unexpected(answer.error()));
 }
@@ -318,14 +317,13 @@ Status Client::answered(const Talk::Message& message) {
         cache_.learn({slots_.data(n), slots_.at(n).bytes}, message.body,
                      lease_said(message.head.acked), now_ns());
         unsynced_.answered({slots_.data(n), slots_.at(n).bytes}, message.body, message.head.seq);
-        if (locks_.holds(n, message.body)) return {};
+        const bool changed = (message.head.acked & file_has_changed) != 0;
+        if (locks_.holds(n, message.body, changed)) return {};
         const bool hears =
             slots_.locks_are_homes() && lease_said(message.head.acked) != Lease::program;
         const Bytes other = writes_.as_told(n, message.body, hears);
         const ByteView told = other.empty() ? message.body : ByteView(other);
-        if (asked.opcode == FUSE_OPEN && answer.error == 0 &&
-            (message.head.acked & file_has_changed) != 0)
-            return answer_open(n, told);
+        if (asked.opcode == FUSE_OPEN && answer.error == 0 && changed) return answer_open(n, told);
         if (::write(options_.fuse, told.data(), told.size()) < 0) {
             TRY(not_taken(errno, asked));
         } else {

@@ -42,8 +42,8 @@ Status ask_home(int control, int who);
 // descriptor may be closed then.
 Status give_expected(int control, int list, bool opens);
 
-// The answer to FUSE_INIT; `locks`: those of files are the home's, else the kernel's own. Nothing: a
-// kernel that is too old (before 4.20).
+// The answer to FUSE_INIT; `locks`: those of files are the home's, else the kernel's own. Nothing:
+// a kernel that is too old (before 4.20).
 Result<Bytes> answer_init(ByteView request, bool locks);
 
 }  // namespace souk::files

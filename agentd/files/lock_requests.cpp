@@ -108,11 +108,11 @@ void LockRequests::interrupt(uint32_t n) {
     (void)upstream_.ask(static_cast<uint32_t>(free), interrupt_request(slots_.head(n).unique));
 }
 
-bool LockRequests::holds(uint32_t n, ByteView answer) {
+bool LockRequests::holds(uint32_t n, ByteView answer, bool changed) {
     fuse_in_header head{};
     fuse_lk_in in{};
     if (!parse({slots_.data(n), slots_.at(n).bytes}, head, in) || !takes(head, in) ||
-        !has_succeeded(answer))
+        !has_succeeded(answer) || !changed)
         return false;
     cache_.file_has_changed(head.nodeid);
     if (!pages_.forget(head.nodeid)) return false;

@@ -47,8 +47,9 @@ class LockRequests {
     bool may_hold(uint64_t node) const { return !knows_all_ || noted_.contains(node); }
     // A signal came to who waits for the lock: the home is told once.
     void interrupt(uint32_t n);
-    // The home's answer to the kernel's request. True: it is given when the pages are forgotten.
-    bool holds(uint32_t n, ByteView answer);
+    // The home's answer to the kernel's request; `changed`: with it comes that others may have
+    // written to the file. True: it is given when the pages are forgotten.
+    bool holds(uint32_t n, ByteView answer, bool changed);
     int fd() const { return pages_.fd(); }
     // Gives the answers that have waited for that. `undo` gives back what nobody waits for.
     Status give(const std::function<void(ByteView request)>& undo);

@@ -5,6 +5,7 @@
 #include <linux/kcmp.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ namespace {
 
 constexpr uint64_t nobody = 0;  // no session: epochs begin at 1
 constexpr fuse_file_lock whole_file{0, INT64_MAX, F_UNLCK, 0};
+constexpr fuse_file_lock index_alone{souk_index_byte, souk_index_byte, F_WRLCK, 0};
 
 // Tells whether both are of one open file description.
 bool is_same_file(int a, int b) {
@@ -88,6 +90,7 @@ int Locks::reopen(const Opened& opened, Held& held) const {
 // locks by a file that is open for reading, and wants to write lock by another one, gets that one's
 // mode: read locks can be had twice, so none is let go in between.
 int Locks::description(const Holder& holder, const Opened& opened, int type) {
+    if (holder.index) return index_description(holder, opened);
     auto it = held_.find(holder);
     if (it != held_.end() && (holder.flock || allows(mode_of(it->second.fd.get()), type))) {
         it->second.number = opened.number;
@@ -120,6 +123,47 @@ int Locks::description(const Holder& holder, const Opened& opened, int type) {
     return held_.emplace(holder, std::move(held)).first->second.fd.get();
 }
 
+int Locks::index_description(const Holder& holder, const Opened& opened) {
+    const auto known = held_.find(holder);
+    if (known != held_.end()) {
+        known->second.number = opened.number;
+        return known->second.fd.get();
+    }
+    if (held_.size() >= held_max) return -ENOLCK;
+    const auto [it, is_new] = indexes_.try_emplace({holder.device, holder.inode});
+    int error = 0;
+    if (is_new) {
+        Held file;
+        error = reopen(opened, file);
+        it->second.file = std::move(file.fd);
+        it->second.stands_in = Fd(::memfd_create("souk-index", MFD_CLOEXEC));
+        if (error == 0 && !it->second.stands_in) error = -ENOLCK;
+    }
+    // It may have been given away, at home.
+    if (error == 0) error = set_lock(it->second.file.get(), false, index_alone, false);
+    if (error != 0) {
+        if (is_new) indexes_.erase(it);
+        return error;
+    }
+    Held held;
+    char path[40];
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", it->second.stands_in.get());
+    held.fd = Fd(::open(path, O_RDWR | O_CLOEXEC));
+    held.number = opened.number;
+    if (!held.fd) return -ENOLCK;
+    return held_.emplace(holder, std::move(held)).first->second.fd.get();
+}
+
+// The job has no index for longer than one of its processes has it open.
+void Locks::end_indexes() {
+    std::erase_if(indexes_, [&](const auto& one) {
+        return std::ranges::none_of(held_, [&](const auto& held) {
+            return held.first.index && held.first.device == one.first.first &&
+                   held.first.inode == one.first.second;
+        });
+    });
+}
+
 int Locks::set(const Holder& holder, const Opened& opened, const fuse_file_lock& range,
                uint64_t seq, uint64_t unique) {
     if (range.type != F_RDLCK && range.type != F_WRLCK && range.type != F_UNLCK) return -EINVAL;
@@ -148,8 +192,10 @@ int Locks::get(const Holder& holder, const Opened& opened, fuse_file_lock& range
     if (const uint32_t question = souk_locks_question(range.start); question != 0)
         return answer(question, holder, opened, range);
     const auto it = held_.find(holder);
+    const auto index = indexes_.find({holder.device, holder.inode});
     Held asks;
     int fd = it == held_.end() ? -1 : it->second.fd.get();
+    if (fd < 0 && holder.index && index != indexes_.end()) fd = index->second.stands_in.get();
     if (fd < 0 && !is_used(holder, opened.number)) fd = opened.fd;
     if (fd < 0) {
         if (const int error = reopen(opened, asks); error != 0) return error;
@@ -173,16 +219,16 @@ int Locks::answer(uint32_t question, const Holder& asks, const Opened& opened,
                   fuse_file_lock& range) {
     const auto number = static_cast<uint32_t>(range.start);
     const uint64_t secret = range.end - range.start + 1;
-    const uint32_t index = number & ~souk_locks_of_flock;
+    const uint32_t index = number & ~(souk_locks_of_flock | souk_locks_of_index);
     Holder holder = asks;
     holder.flock = (number & souk_locks_of_flock) != 0;
+    holder.index = (number & souk_locks_of_index) != 0;
     const auto it = held_.find(holder);
     bool yes = true;
     switch (question) {
         case souk_locks_any:
-            yes = std::ranges::any_of(held_, [&](const auto& one) {
-                return one.first.session == holder.session;
-            });
+            yes = std::ranges::any_of(
+                held_, [&](const auto& one) { return one.first.session == holder.session; });
             break;
         case souk_locks_range: {
             yes = false;
@@ -210,9 +256,7 @@ int Locks::answer(uint32_t question, const Holder& asks, const Opened& opened,
             yes = adopt(holder, opened, secret, index);
             break;
         case souk_locks_alone: let_others_go(holder.session, true); break;
-        default:
-            on_hold_.erase(holder.session);
-            let_others_go(holder.session, false);
+        default: on_hold_.erase(holder.session); let_others_go(holder.session, false);
     }
     range.type = yes ? F_WRLCK : F_UNLCK;
     return 0;
@@ -233,7 +277,10 @@ void Locks::answer_at_door() const {
     for (const auto& [holder, held] : held_) {
         if (held.secret != secret_ || held.index == 0) continue;
         if (all.size() < held.index) all.resize(held.index, event_.get());
-        all[held.index - 1] = held.fd.get();
+        // Whoever takes it over has the byte itself.
+        const auto index = indexes_.find({holder.device, holder.inode});
+        const bool stands_in = holder.index && index != indexes_.end();
+        all[held.index - 1] = stands_in ? index->second.file.get() : held.fd.get();
     }
     answer_at_lock_door(door_.get(), secret_, user_, all.data(), all.size());
 }
@@ -253,7 +300,7 @@ void Locks::fetch(uint64_t secret) {
         bool flock = true;
         each_lock_of(one.get(), false, [&flock](const fuse_file_lock&) { return flock = false; });
         held.fd = std::move(one);
-        held_.emplace(Holder{nobody, st.st_dev, st.st_ino, index, flock}, std::move(held));
+        held_.emplace(Holder{nobody, st.st_dev, st.st_ino, index, flock, false}, std::move(held));
     }
 }
 
@@ -261,7 +308,7 @@ bool Locks::adopt(const Holder& holder, const Opened& opened, uint64_t secret, u
     const auto it = std::ranges::find_if(held_, [&](const auto& one) {
         return one.second.secret == secret && one.second.index == index &&
                one.first.device == holder.device && one.first.inode == holder.inode &&
-               one.first.flock == holder.flock;
+               one.first.flock == holder.flock && one.first.index == holder.index;
     });
     if (it == held_.end()) return false;
     on_hold_.insert(holder.session);  // until all is taken over, and the job goes on
@@ -285,7 +332,10 @@ bool Locks::adopt(const Holder& holder, const Opened& opened, uint64_t secret, u
 // The description may be another's, too: it is unlocked, and not only closed.
 Locks::All::iterator Locks::let_go(All::iterator one) {
     (void)set_lock(one->second.fd.get(), one->first.flock, whole_file, false);
-    return held_.erase(one);
+    const bool is_index = one->first.index;
+    const auto next = held_.erase(one);
+    if (is_index) end_indexes();
+    return next;
 }
 
 // `all`: also what a session that is not over has held. What souk-root keeps, and nobody has taken
@@ -305,11 +355,14 @@ void Locks::let_others_go(uint64_t session, bool all) {
 void Locks::closed(const Holder& holder) {
     if (on_hold_.contains(holder.session)) return;
     if (const auto it = held_.find(holder); it != held_.end()) let_go(it);
+    Holder of_index = holder;
+    of_index.index = true;
+    if (const auto it = held_.find(of_index); it != held_.end()) let_go(it);
 }
 
 void Locks::released(uint64_t session, uint64_t number) {
     if (on_hold_.contains(session)) return;
-    const auto from = held_.lower_bound(Holder{session, 0, 0, 0, false});
+    const auto from = held_.lower_bound(Holder{session, 0, 0, 0, false, false});
     for (auto it = from; it != held_.end() && it->first.session == session;)
         it = it->second.number == number ? let_go(it) : std::next(it);
 }
@@ -321,7 +374,7 @@ void Locks::left(uint64_t session) {
         wait->end();
     }
     if (on_hold_.contains(session)) return left_.insert(session), void();
-    const auto from = held_.lower_bound(Holder{session, 0, 0, 0, false});
+    const auto from = held_.lower_bound(Holder{session, 0, 0, 0, false, false});
     for (auto it = from; it != held_.end() && it->first.session == session;) it = let_go(it);
 }
 

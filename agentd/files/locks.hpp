@@ -13,6 +13,10 @@
 // Where the files are the node's own, at home, the processes hold their locks themselves, and
 // souk-root keeps them meanwhile. Such locks come and go by a door (kernel/sys/net/lock_door.hpp).
 //
+// SQLite's mapped index (served_locks.h) only processes of one kernel may have. Who asks for its
+// byte gets a lock of a file of the server's own, which all of the job ask for, and the job has the
+// byte at home alone meanwhile.
+//
 // Who waits for a lock waits in a thread, in the kernel's own queue. Owned by Server; one thread
 // but for these.
 #pragma once
@@ -27,6 +31,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "kernel/sys/host/fd.hpp"
@@ -44,6 +49,7 @@ class Locks {
     struct Holder {
         uint64_t session = 0, device = 0, inode = 0, owner = 0;
         bool flock = false;
+        bool index = false;  // the byte of a mapped index
         auto operator<=>(const Holder&) const = default;
     };
     // The open file by which it is asked for, and its number in the session.
@@ -69,6 +75,10 @@ class Locks {
             uint64_t unique);
     // Says who else holds a lock there, or answers a question of served_locks.h.
     int get(const Holder& holder, const Opened& opened, fuse_file_lock& range);
+    // The job has that mapped index alone.
+    bool has_index(uint64_t device, uint64_t inode) const {
+        return indexes_.contains({device, inode});
+    }
     // A process has closed the file, or nobody has that open file any more.
     void closed(const Holder& holder);
     void released(uint64_t session, uint64_t number);
@@ -96,6 +106,12 @@ class Locks {
         uint32_t index = 0;
     };
     using All = std::map<Holder, Held>;
+    // A mapped index that the job has alone: by the file's own description, and what its processes
+    // lock in place of it.
+    struct Index {
+        Fd file, stands_in;
+    };
+    using Indexes = std::map<std::pair<uint64_t, uint64_t>, Index>;
 
     int description(const Holder& holder, const Opened& opened, int type);
     int reopen(const Opened& opened, Held& held) const;
@@ -104,11 +120,14 @@ class Locks {
                fuse_file_lock& range);
     bool adopt(const Holder& holder, const Opened& opened, uint64_t secret, uint32_t index);
     void fetch(uint64_t secret);
+    int index_description(const Holder& holder, const Opened& opened);
+    void end_indexes();
     void name(Held& held, uint64_t secret, uint32_t index);
     void let_others_go(uint64_t session, bool all);
     All::iterator let_go(All::iterator one);
 
     All held_;
+    Indexes indexes_;
     std::set<uint64_t> on_hold_, left_;  // sessions
     std::list<std::unique_ptr<LockWait>> waits_;
     const uint32_t user_;

@@ -91,7 +91,7 @@ void Answers::answer_late(const Locks::Ended& ended, Bytes& out) {
     const size_t at = out.size();
     out.resize(at + sizeof(Head));
     put(out, fuse_out_header{sizeof(fuse_out_header), ended.error, ended.unique});
-    put_head(out, at, Kind::answer, ended.seq);
+    put_head(out, at, Kind::answer, ended.seq, ended.error == 0 ? file_has_changed : 0);
 }
 
 void Answers::put_contents(Bytes& out) {
@@ -316,21 +316,20 @@ bool Server::holds_much() const {
 Status Server::run(int listener, int socket_file) {
     ::umask(0);  // each request has its own (umask.hpp)
     for (bool more = false;;) {
-        std::vector<pollfd> ready = {
-            {listener, POLLIN, 0},
-            {watches_.fd(), POLLIN, 0},
-            {locks_.fd(), POLLIN, 0},
-            {locks_.door(), POLLIN, 0}};
+        std::vector<pollfd> ready = {{listener, POLLIN, 0},
+                                     {watches_.fd(), POLLIN, 0},
+                                     {locks_.fd(), POLLIN, 0},
+                                     {locks_.door(), POLLIN, 0}};
         for (const Connection& c : connections_) {
             const bool full = c.out.size() >= queue_bytes_max;
             ready.push_back(
                 {c.socket.get(),
                  static_cast<short>((full ? 0 : POLLIN) | (c.out.empty() ? 0 : POLLOUT)), 0});
         }
-        const int wait_ms = more                      ? 0
-                            : locks_.is_ending()      ? end_again_ms
+        const int wait_ms = more                     ? 0
+                            : locks_.is_ending()     ? end_again_ms
                             : told_ && !holds_much() ? -1
-                                                      : look_every_ms;
+                                                     : look_every_ms;
         const int some = ::poll(ready.data(), ready.size(), wait_ms);
         if (some < 0 && errno != EINTR) return fail_errno("poll", errno);
         if (some == 0)

@@ -49,7 +49,11 @@ class Server {
     // `watches` tell also when the name of the socket's file changes. If they cannot (`told`), the
     // server looks at it each second.
     Server(Export tree, const SessionLimits& limits, Watches watches, bool told)
-        : tree_(std::move(tree)), limits_(limits), watches_(std::move(watches)), told_(told), locks_(tree_.uid) {}
+        : tree_(std::move(tree)),
+          limits_(limits),
+          watches_(std::move(watches)),
+          told_(told),
+          locks_(tree_.uid) {}
     // Serves who connects to `listener` until the name of `socket_file` is gone.
     Status run(int listener, int socket_file);
 
@@ -84,7 +88,7 @@ class Server {
     Watches watches_;
     const bool told_;
     bool some_changed_ = false;  // since the loop has looked: it may be the socket's name
-    Locks locks_;  // of all sessions
+    Locks locks_;                // of all sessions
     std::map<uint64_t, std::unique_ptr<Answers>> sessions_;
     uint64_t turn_ = 0;  // requests so far
     std::list<Connection> connections_;

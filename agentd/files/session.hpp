@@ -70,13 +70,15 @@ class Session {
     void shown_as(uint32_t uid, uint32_t gid) { shown_uid_ = uid, shown_gid_ = gid; }
     // `request` is a fuse_in_header and what follows it. The answer (a fuse_out_header and what
     // follows it) is put behind what `out` holds; nothing, if the request has no answer. `seq` is
-    // the request's number, by which one that waits for a lock gets its answer later; 0: none waits.
+    // the request's number, by which one that waits for a lock gets its answer later; 0: none
+    // waits.
     void handle(ByteView request, Bytes& out, uint64_t seq = 0);
     // The last request waits for a lock, and has no answer yet.
     bool waits_for_lock() const { return waits_for_lock_; }
     // The last answer may be used again until it is recalled, which is when `watches` tell.
     Lease leased() const { return leased_; }
-    // The last answer was to an open, and the file is not as its attributes were told last.
+    // The last answer was to an open, and the file is not as its attributes were told last; or it
+    // granted a lock, and others may have written to the file.
     bool file_has_changed() const { return file_has_changed_; }
     Contents& contents() { return contents_; }
     // The job of that session has programs open that will be opened here, because it moves. `other`

@@ -55,7 +55,8 @@ enum class Lease : uint64_t { none = 0, program, file };
 
 // This comes with the lease of an answer to an open. It says that the file is not as the client was
 // told last, so that what its kernel knows of the file, its length above all, is out of date. A
-// client that does not know this value takes it for no lease.
+// client that does not know this value takes it for no lease. With the answer that grants a lock it
+// says that others may have written to the file since it was read.
 inline constexpr uint64_t file_has_changed = 1 << 8;
 
 struct Hello {

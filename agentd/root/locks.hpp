@@ -4,8 +4,8 @@
 // of one dump: it outlives this one and agentd, as a capsule does, and ends when the directory of
 // the capsule is removed, since then its job runs elsewhere or is over. It is found again by a
 // token, which the image has, and by the user whose job it is: also by the souk-root of another
-// node of the same kernel. It opens a door (kernel/sys/net/lock_door.hpp) to the server of the job's
-// files, should the job go on at a node where that one holds its locks.
+// node of the same kernel. It opens a door (kernel/sys/net/lock_door.hpp) to the server of the
+// job's files, should the job go on at a node where that one holds its locks.
 #pragma once
 
 #include <poll.h>

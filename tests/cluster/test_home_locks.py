@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Locks of files that a home serves: they hold among jobs on several nodes and programs at home, and
-stay their holder's while it moves or lies frozen. The home is n1."""
+"""Locks of files that a home serves: they hold among jobs on several nodes and programs at home,
+and stay their holder's while it moves or lies frozen. The home is n1."""
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -127,3 +128,67 @@ def test_a_frozen_job_that_is_cancelled_lets_go_of_it(market, file):
         assert not other.has_it()
         market.tool("marketctl", "cancel", job.id)
         until("somebody else has it", other.has_it)
+
+
+# Each line of its input is one transaction; it says what became of it.
+WAL = """
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[2], isolation_level=None, timeout=0.5)
+for line in sys.stdin:
+    try:
+        base.execute("insert into t values (?)", (line.strip(),))
+        print("ok", flush=True)
+    except sqlite3.OperationalError as e:
+        print("refused:", e, flush=True)
+print(base.execute("select group_concat(v) from (select v from t order by rowid)").fetchone()[0],
+      base.execute("pragma integrity_check").fetchone()[0], flush=True)
+"""
+
+
+class Writer:
+    def __init__(self, process, printed):
+        self.process, self.printed, self.said = process, printed, 0
+
+    def write(self, text):
+        self.process.stdin.write(text.encode() + b"\n")
+        self.process.stdin.flush()
+        self.said += 1
+        until("it has answered", lambda: len(self.printed()) >= self.said)
+        return self.printed()[self.said - 1]
+
+
+def test_a_write_ahead_log_is_one_machine_s_at_a_time(market, tmp_path):
+    """SQLite maps the index of such a log, which no two machines can have at once."""
+    base = tmp_path / "base"
+    made = sqlite3.connect(base, isolation_level=None)
+    made.execute("pragma journal_mode = wal")
+    made.execute("create table t (v text)")
+    made.close()
+    job = market.srun("-p", 50, "--node", "n1", sys.executable, "-c", WAL, "-", base,
+                      cwd=tmp_path, stdin=subprocess.PIPE)
+    market.until_runs(job.id, "n2")
+    mine = Writer(job.process, lambda: bytes(job.out).decode().splitlines())
+    assert mine.write("a") == "ok"
+    with subprocess.Popen([sys.executable, "-uc", WAL, "-", base], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as here:
+        os.set_blocking(here.stdout.fileno(), False)
+        out = bytearray()
+        other = Writer(here, lambda: (out.extend(here.stdout.read() or b""),
+                                      bytes(out).decode().splitlines())[1])
+        for step in ((), ("move", "n3"), ("freeze",), ("thaw", "n2")):
+            if step:
+                order(market, job, *step)
+            assert other.write("x") == "refused: database is locked"
+            if step != ("freeze",):
+                assert mine.write("b") == "ok"
+        order(market, job, "move", "n1")  # both are at home
+        assert [mine.write("c"), other.write("d"), mine.write("e")] == ["ok"] * 3
+        here.stdin.close()
+        until("it has ended", lambda: here.poll() is not None)
+        lines = other.printed()
+        assert lines[-1] == "a,b,b,b,c,d,e ok"
+    order(market, job, "move", "n2")
+    assert mine.write("f") == "ok"
+    job.process.stdin.close()
+    assert job.wait(LIMIT) == 0, job.told
+    assert mine.printed()[-1] == "a,b,b,b,c,d,e,f ok"

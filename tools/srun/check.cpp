@@ -102,6 +102,11 @@ Status look_at_program(const SrunOptions& o) {
     return {};
 }
 
+Status look_at_process(const SrunOptions& o, pid_t pid) {
+    TRY(check_movable_here(pid, o.tcp));
+    return look_whether_shut_in(pid);
+}
+
 Status say_verdict(const SrunOptions& o, const Cause& why) {
     if (o.json) {
         JsonWriter w;
@@ -121,7 +126,7 @@ Result<int> check_program(const SrunOptions& o) {
     const auto pid = o.program.size() == 1 ? whole_number<pid_t>(first) : std::nullopt;
     Cause why = held_by_node(o);
     if (why.empty()) {
-        const Status movable = pid ? check_movable_here(*pid, o.tcp) : look_at_program(o);
+        const Status movable = pid ? look_at_process(o, *pid) : look_at_program(o);
         if (!movable && movable.error().cause == CauseCode::none)
             return tl::unexpected(movable.error());
         if (!movable) why = movable.error();

@@ -9,8 +9,8 @@
 
 namespace souk::tools {
 
-// Looks at a child of ours, its threads, and all that have come of it. They stand for a moment;
-// where they may not be stopped, nothing is found.
+// Looks at a process with our ids and rights, its threads, and all that have come of it. They stand
+// for a moment; where they may not be stopped, nothing is found.
 Status look_whether_shut_in(pid_t root);
 
 }  // namespace souk::tools

@@ -25,8 +25,8 @@ constexpr int backlog = 8;
 socklen_t name_door(uint64_t secret, sockaddr_un& address) {
     address.sun_family = AF_UNIX;
     const auto mixed = static_cast<uint32_t>(secret * 0x9e3779b97f4a7c15U >> 32);
-    const int n = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1,
-                                "souk-locks-%08x", mixed);
+    const int n =
+        std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "souk-locks-%08x", mixed);
     return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(n));
 }
 
@@ -113,8 +113,8 @@ std::vector<Fd> take_from_lock_door(uint64_t secret, uint32_t user) {
     do {
         pollfd ready{socket.get(), POLLIN, 0};
         if (::poll(&ready, 1, 2000) != 1) return {};
-        auto got = receive_descriptors(socket.get(),
-                                       {reinterpret_cast<char*>(&packet), sizeof packet});
+        auto got =
+            receive_descriptors(socket.get(), {reinterpret_cast<char*>(&packet), sizeof packet});
         if (!got || !*got || (*got)->bytes != sizeof packet || (*got)->truncated ||
             packet.what != souk_locks_keep)
             return {};

@@ -3,8 +3,9 @@
  * home about them, in the name of the process that holds one. The kernel tells who holds it by a
  * number that only a call of that process carries. So each question is an fcntl(2) F_GETLK (of a
  * POSIX lock) or F_OFD_GETLK (of a lock of the open file) that asks for a range where no program
- * locks: above 4 EiB. On any other file system it is an ordinary question, and the answer is that
- * nobody holds a lock there. A program that asks so itself hears of its own locks. For C and C++. */
+ * locks: above 4 EiB. On any other file system it is an ordinary question: nobody holds a lock
+ * there, or somebody does of more than that range. A program that asks so itself hears of its own
+ * locks. For C and C++. */
 #pragma once
 
 #include <stdint.h>
@@ -17,11 +18,17 @@ enum {
     souk_locks_mark,    /* it is called by the secret and the number from now on */
     souk_locks_hold,    /* what the mount holds stays, though its files are closed from now on */
     souk_locks_adopt,   /* what is called so is this process's or this open file's */
-    souk_locks_fetch,   /* the same, and it is kept at home as the lock of that number in a packet */
-    souk_locks_alone,   /* what other mounts of the job have held, and is not adopted, is let go */
-    souk_locks_go,      /* the job goes on: files that are closed let their locks go again */
+    souk_locks_fetch, /* the same, and it is kept at home as the lock of that number in a packet */
+    souk_locks_alone, /* what other mounts of the job have held, and is not adopted, is let go */
+    souk_locks_go,    /* the job goes on: files that are closed let their locks go again */
 };
 #define souk_locks_of_flock ((uint32_t)1 << 31) /* in a number: its lock of flock(2) */
+#define souk_locks_of_index ((uint32_t)1 << 30) /* ... of a mapped index (below) */
+/* SQLite's index of a write-ahead log is a file NAME-shm that all who have the database open map
+ * and write to. Each of them shares a lock of this byte. No two machines have one mapping: so the
+ * home gives that byte to one job alone. */
+#define souk_index_byte 128
+#define souk_index_ends "-shm"
 /* Some bits of a token of 16 bytes, and never 0. */
 static inline uint64_t souk_locks_secret(const uint8_t* token) {
     uint64_t bits = 1;
@@ -43,8 +50,8 @@ static inline uint32_t souk_locks_question(uint64_t start) {
 }
 
 /* Descriptors that hold locks go over a socket of packets. Who asks says `take`, and is told `keep`
- * packets with them, or `none`. CRIU says `keep`, packet by packet with the descriptors, and is told
- * `done`; `take_served`: what the job's home keeps that has its files here. */
+ * packets with them, or `none`. CRIU says `keep`, packet by packet with the descriptors, and is
+ * told `done`; `take_served`: what the job's home keeps that has its files here. */
 enum {
     souk_locks_keep = 1,
     souk_locks_take,

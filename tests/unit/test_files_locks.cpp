@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A job's server holds locks for the job's processes. A program beside it must see each as taken,
+// for as long as the job has it and no longer.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "agentd/files/lock_wait.hpp"
+#include "agentd/files/locks.hpp"
+#include "kernel/sys/net/lock_door.hpp"
+#include "kernel/sys/store/served_locks.h"
+#include "tests/unit/temp_dir.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk::files {
+namespace {
+
+constexpr uint64_t secret = uint64_t{1} << 56 | 0x123456789abcde;
+constexpr fuse_file_lock whole{0, INT64_MAX, F_WRLCK, 0};
+
+fuse_file_lock lock_of(uint32_t type, uint64_t start, uint64_t end) {
+    return {start, end, type, 0};
+}
+
+struct Fixture {
+    unit::TempDir dir;
+    std::string path = dir.write("file", "text");
+    std::vector<Fd> files;
+    struct stat st {};
+    Locks locks{::getuid()};
+
+    Locks::Opened open(uint64_t number, int flags = O_RDWR) {
+        files.emplace_back(::open(path.c_str(), flags | O_CLOEXEC));
+        ck_assert(files.back() && ::fstat(files.back().get(), &st) == 0);
+        return {files.back().get(), number};
+    }
+    Locks::Holder holder(uint64_t session, uint64_t owner, bool flock = false,
+                         bool index = false) const {
+        return {session, st.st_dev, st.st_ino, owner, flock, index};
+    }
+    // A program at home gets that lock.
+    bool is_free(const fuse_file_lock& range = whole, bool flock = false) const {
+        const Fd other(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+        return set_lock(other.get(), flock, range, false) == 0;
+    }
+    bool asks(uint32_t question, uint32_t number, const Locks::Holder& who,
+              const Locks::Opened& opened) {
+        const uint64_t start = souk_locks_begin(question, number);
+        fuse_file_lock range{start, start + secret - 1, F_WRLCK, 0};
+        ck_assert_int_eq(locks.get(who, opened, range), 0);
+        return range.type != F_UNLCK;
+    }
+    // Waits for a thread's end.
+    std::vector<Locks::Ended> ended() {
+        for (int turn = 0; turn < 5000; ++turn) {
+            pollfd ready{locks.fd(), POLLIN, 0};
+            (void)::poll(&ready, 1, locks.is_ending() ? 2 : 1000);
+            if (auto all = locks.take_ended(); !all.empty()) return all;
+        }
+        return {};
+    }
+};
+
+START_TEST(two_holders_of_one_open_file_exclude_each_other_and_the_home) {
+    Fixture f;
+    const auto file = f.open(1);
+    const auto parent = f.holder(1, 10), child = f.holder(1, 11);
+    ck_assert_int_eq(f.locks.set(parent, file, lock_of(F_WRLCK, 0, 9), 0, 0), 0);
+    ck_assert_int_eq(f.locks.set(child, file, lock_of(F_WRLCK, 5, 5), 0, 0), -EAGAIN);
+    ck_assert_int_eq(f.locks.set(child, file, lock_of(F_WRLCK, 10, 19), 0, 0), 0);
+    ck_assert(!f.is_free(lock_of(F_RDLCK, 9, 9)) && !f.is_free(lock_of(F_RDLCK, 10, 10)));
+    f.locks.closed(child);
+    ck_assert(!f.is_free(lock_of(F_RDLCK, 9, 9)) && f.is_free(lock_of(F_RDLCK, 10, 10)));
+    f.locks.released(1, 1);
+    ck_assert(f.is_free() && f.locks.held() == 0);
+}
+END_TEST
+
+START_TEST(who_reads_by_one_file_may_write_by_another_and_keeps_what_it_has) {
+    Fixture f;
+    const auto reads = f.open(1, O_RDONLY), writes = f.open(2);
+    const auto who = f.holder(1, 10);
+    ck_assert_int_eq(f.locks.set(who, reads, lock_of(F_RDLCK, 0, 9), 0, 0), 0);
+    ck_assert_int_eq(f.locks.set(who, writes, lock_of(F_WRLCK, 20, 29), 0, 0), 0);
+    ck_assert(!f.is_free(lock_of(F_WRLCK, 0, 0)) && f.is_free(lock_of(F_RDLCK, 0, 0)));
+    ck_assert(!f.is_free(lock_of(F_RDLCK, 20, 20)));
+}
+END_TEST
+
+START_TEST(a_lock_changes_its_holder_and_is_free_at_no_moment) {
+    for (const bool flock : {false, true}) {
+        Fixture f;
+        const auto there = f.open(1);
+        const auto old = f.holder(1, 10, flock);
+        const uint32_t number = 1 | (flock ? souk_locks_of_flock : 0);
+        ck_assert_int_eq(f.locks.set(old, there, whole, 0, 0), 0);
+        ck_assert(f.asks(souk_locks_mark, number, old, there));
+        ck_assert(f.asks(souk_locks_hold, 0, old, there));
+        f.locks.closed(old);
+        f.locks.released(1, 1);
+        f.locks.left(1);
+        ck_assert(!f.is_free(whole, flock));
+        const auto here = f.open(5);
+        const auto restored = f.holder(2, 77, flock);
+        ck_assert(!f.asks(souk_locks_adopt, number + 1, restored, here));
+        ck_assert(f.asks(souk_locks_adopt, number, restored, here));
+        f.locks.released(2, 5);  // a restore that fails
+        ck_assert(!f.is_free(whole, flock));
+        f.locks.left(2);
+        const auto again = f.holder(3, 78, flock);
+        ck_assert(f.asks(souk_locks_adopt, number, again, here));
+        ck_assert(f.asks(souk_locks_go, 0, again, here));
+        ck_assert(!f.is_free(whole, flock));
+        f.locks.released(3, 5);
+        ck_assert(f.is_free(whole, flock));
+    }
+}
+END_TEST
+
+START_TEST(what_a_lost_copy_has_held_goes_when_the_job_locks_elsewhere) {
+    Fixture f;
+    const auto there = f.open(1), here = f.open(2);
+    ck_assert_int_eq(f.locks.set(f.holder(1, 10), there, lock_of(F_WRLCK, 0, 9), 0, 0), 0);
+    ck_assert(f.asks(souk_locks_hold, 0, f.holder(1, 10), there));
+    f.locks.left(1);
+    ck_assert(!f.is_free(lock_of(F_WRLCK, 0, 9)));
+    ck_assert_int_eq(f.locks.set(f.holder(2, 20), here, lock_of(F_WRLCK, 5, 20), 0, 0), 0);
+    ck_assert(f.is_free(lock_of(F_WRLCK, 0, 4)) && !f.is_free(lock_of(F_WRLCK, 5, 5)));
+}
+END_TEST
+
+START_TEST(who_waits_is_told_when_it_is_free_or_interrupted) {
+    Fixture f;
+    const auto file = f.open(1);
+    const Fd other(::open(f.path.c_str(), O_RDWR | O_CLOEXEC));
+    ck_assert_int_eq(set_lock(other.get(), false, whole, false), 0);
+    ck_assert_int_eq(f.locks.set(f.holder(1, 10), file, whole, 7, 70), Locks::comes_later);
+    ck_assert_int_eq(f.locks.set(f.holder(1, 10), file, whole, 7, 70), Locks::comes_later);
+    ck_assert(f.locks.waits(1, 7) && !f.locks.waits(2, 7));
+    f.locks.interrupt(1, 70);
+    auto all = f.ended();
+    ck_assert(all.size() == 1 && all[0].seq == 7 && all[0].error == -EINTR);
+    ck_assert_int_eq(f.locks.set(f.holder(1, 10), file, whole, 8, 80), Locks::comes_later);
+    fuse_file_lock none = whole;
+    none.type = F_UNLCK;
+    ck_assert_int_eq(set_lock(other.get(), false, none, false), 0);
+    all = f.ended();
+    ck_assert(all.size() == 1 && all[0].unique == 80 && all[0].error == 0 && !f.is_free());
+    // Nobody hears of this one, and it is free again.
+    ck_assert_int_eq(f.locks.set(f.holder(1, 11), f.open(2), whole, 9, 90), Locks::comes_later);
+    f.locks.left(1);
+    ck_assert(!f.locks.waits(1, 9));
+    for (int turn = 0; turn < 1000 && f.locks.is_ending(); ++turn) {
+        ck_assert(f.locks.take_ended().empty());
+        ::usleep(1000);
+    }
+    ck_assert(!f.locks.is_ending() && f.is_free());
+}
+END_TEST
+
+START_TEST(a_mapped_index_is_one_job_s) {
+    Fixture f;
+    const fuse_file_lock shared = lock_of(F_RDLCK, souk_index_byte, souk_index_byte);
+    const auto file = f.open(1);
+    const auto one = f.holder(1, 10, false, true), two = f.holder(1, 11, false, true);
+    ck_assert_int_eq(f.locks.set(one, file, shared, 0, 0), 0);
+    ck_assert_int_eq(f.locks.set(two, file, shared, 0, 0), 0);
+    ck_assert(!f.is_free(shared) && f.locks.has_index(one.device, one.inode));
+    fuse_file_lock alone = shared;
+    alone.type = F_WRLCK;
+    ck_assert_int_eq(f.locks.set(one, file, alone, 0, 0), -EAGAIN);
+    f.locks.closed(f.holder(1, 10));
+    ck_assert(!f.is_free(shared));
+    f.locks.closed(f.holder(1, 11));
+    ck_assert(f.is_free(shared) && !f.locks.has_index(one.device, one.inode));
+    const Fd other(::open(f.path.c_str(), O_RDWR | O_CLOEXEC));
+    ck_assert_int_eq(set_lock(other.get(), false, shared, false), 0);
+    ck_assert_int_eq(f.locks.set(one, file, shared, 0, 0), -EAGAIN);
+}
+END_TEST
+
+START_TEST(locks_come_through_a_door_for_whoever_knows_the_secret) {
+    Fixture f;
+    const auto file = f.open(1);
+    auto door = open_lock_door(secret);
+    ck_assert(door.has_value());
+    const Fd kept(::open(f.path.c_str(), O_RDWR | O_CLOEXEC));
+    ck_assert_int_eq(set_lock(kept.get(), false, whole, false), 0);
+    const pid_t keeper = ::fork();
+    if (keeper == 0) {
+        const int all[] = {kept.get()};
+        for (;;) {
+            pollfd ready{door->get(), POLLIN, 0};
+            if (::poll(&ready, 1, 5000) != 1) ::_exit(0);
+            answer_at_lock_door(door->get(), secret, ::getuid(), all, 1);
+        }
+    }
+    ck_assert(take_from_lock_door(secret + 1, 0).empty());
+    ck_assert_uint_eq(take_from_lock_door(secret, ::getuid()).size(), 1);
+    if (::getuid() == 0) {  // the keeper is root's
+        ck_assert(f.asks(souk_locks_fetch, 1, f.holder(1, 10), file));
+        ck_assert_int_eq(f.locks.set(f.holder(1, 10), file, lock_of(F_UNLCK, 0, 9), 0, 0), 0);
+        ck_assert(f.is_free(lock_of(F_WRLCK, 0, 9)) && !f.is_free(lock_of(F_WRLCK, 10, 10)));
+    }
+    ::kill(keeper, SIGKILL);
+    ::waitpid(keeper, nullptr, 0);
+}
+END_TEST
+
+}  // namespace
+}  // namespace souk::files
+
+namespace souk {
+using namespace souk::files;
+UNIT_SUITE(files_locks, two_holders_of_one_open_file_exclude_each_other_and_the_home,
+           who_reads_by_one_file_may_write_by_another_and_keeps_what_it_has,
+           a_lock_changes_its_holder_and_is_free_at_no_moment,
+           what_a_lost_copy_has_held_goes_when_the_job_locks_elsewhere,
+           who_waits_is_told_when_it_is_free_or_interrupted, a_mapped_index_is_one_job_s,
+           locks_come_through_a_door_for_whoever_knows_the_secret);
+}  // namespace souk
