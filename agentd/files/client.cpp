@@ -31,6 +31,7 @@ namespace {
 
 constexpr int64_t late_ns = 500'000'000;          // an answer; a signal then ends the call
 constexpr int64_t close_late_ns = 3'000'000'000;  // to a close: what was written is on its way
+constexpr int64_t greet_late_ns = 1'000'000'000;  // a greeting, before a mount begins
 constexpr int look_ms = 250;                      // while a signal waits for that
 constexpr int quiet_ms = 1000;                    // memory is given back then
 
@@ -99,6 +100,7 @@ class Client {
     Notices notices_;
     HeldAnswers held_;
     int init_waits_ = -1;  // the slot of the mount's first request
+    int64_t init_since_ns_ = 0;
     bool ended_ = false;
 };
 
@@ -176,6 +178,7 @@ Status Client::take_request(uint32_t n, size_t bytes) {
     slot.bytes = static_cast<uint32_t>(bytes);
     if (h.opcode == FUSE_INIT) {
         init_waits_ = static_cast<int>(n);  // it stays as one that is being read
+        init_since_ns_ = now_ns();
         return upstream_.welcomed() ? answer_init_request() : Status{};
     }
     if (h.opcode == FUSE_INTERRUPT) {
@@ -210,12 +213,14 @@ Status Client::take_request(uint32_t n, size_t bytes) {
     return writes_.taken(n, now_ns(), upstream_.connected() && upstream_.welcomed());
 }
 
-// The server has greeted, and so it is known whether it takes locks.
+// The server has greeted, and so it is known whether it takes locks. One that does not greet soon
+// counts as one that does: no call can be interrupted before the kernel has this answer.
 Status Client::answer_init_request() {
     const auto n = static_cast<uint32_t>(std::exchange(init_waits_, -1));
     const uint64_t unique = slots_.head(n).unique;
-    const auto answer = answer_init({slots_.data(n), slots_.at(n).bytes}, upstream_.can_lock());
-    if (upstream_.can_lock()) slots_.leave_locks_to_home();
+    const bool locks = !upstream_.welcomed() || upstream_.can_lock();
+    const auto answer = answer_init({slots_.data(n), slots_.at(n).bytes}, locks);
+    if (locks) slots_.leave_locks_to_home();
     const Status told = answer ? to_kernel(answer->data(), answer->size()) : refuse(unique, EPROTO);
     slots_.drop(n);
     return answer ? told : Status(tl::unexpected(answer.error()));
@@ -451,10 +456,10 @@ Status Client::run() {
             {options_.control, POLLIN, 0},
             {contents_.fd(), POLLIN, 0},
             {locks_.fd(), POLLIN, 0}};
-        const int wait_ms = held_.some()                    ? HeldAnswers::look_ms
-                            : late || contents_.some_wait() ? look_ms
-                            : slots_.has_grown()            ? quiet_ms
-                                                            : -1;
+        const int wait_ms = held_.some() ? HeldAnswers::look_ms
+                            : late || init_waits_ >= 0 || contents_.some_wait() ? look_ms
+                            : slots_.has_grown()                                ? quiet_ms
+                                                                                : -1;
         const int some = ::poll(ready, 5, wait_ms);
         if (some < 0 && errno != EINTR) return fail_errno("poll", errno);
         if (some == 0) slots_.give_back();
@@ -467,7 +472,8 @@ Status Client::run() {
             if (const Status said = talk(ready[1].revents); !said) lose_stream(said.error());
         if (ready[2].revents != 0)
             if (const Status heard = hear_keeper(); !heard) lose_stream(heard.error());
-        if (init_waits_ >= 0 && upstream_.welcomed()) TRY(answer_init_request());
+        if (init_waits_ >= 0 && (upstream_.welcomed() || now_ns() - init_since_ns_ > greet_late_ns))
+            TRY(answer_init_request());
         if (ready[4].revents != 0)
             TRY(locks_.give([this](ByteView request) { undo(letting_go_request(request)); }));
         if (late) TRY(answer_late());

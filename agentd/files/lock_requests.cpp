@@ -84,6 +84,8 @@ Result<bool> LockRequests::settles(uint32_t n) {
         TRY(answer_question(n, in, !knows_all_ || !noted_.empty()));
     } else if (question == souk_locks_any) {
         TRY(answer_question(n, in, may_hold(head.nodeid)));
+    } else if (upstream_.welcomed() && !upstream_.can_lock()) {
+        TRY(answer(n, in.lk.type == F_UNLCK ? 0 : ENOLCK));  // it greeted after the mount had begun
     } else if (head.opcode == FUSE_SETLKW && takes(head, in) && is_full()) {
         TRY(answer(n, ENOLCK));
     } else if (in.lk.type == F_UNLCK && !may_hold(head.nodeid)) {
@@ -92,7 +94,8 @@ Result<bool> LockRequests::settles(uint32_t n) {
         is_settled = false;
     }
     if (is_settled) return true;
-    if (takes(head, in) || question == souk_locks_adopt) note(head.nodeid);
+    const bool takes_over = question == souk_locks_adopt || question == souk_locks_fetch;
+    if (takes(head, in) || takes_over) note(head.nodeid);
     // CRIU waits for the answer, and the job stands: it does not wait for a home that is away.
     if (question != 0) slots_.at(n).signalled = 1;
     return false;
