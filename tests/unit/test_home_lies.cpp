@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Sequences of well-formed messages that lie: a guest and a market to a home, a home to a guest.
 // Nothing that a peer says ends the machine; each record and message that comes of it can be read
-// back; and no job is touched that the liar does not have. SOUK_LIES=N: so many seeds of each.
+// back; and no job is touched that the liar does not have. SOUK_LIES=N: so many seeds of
+// each, from SOUK_LIES_FROM on.
 #include <cstdlib>
 
 #include "agentd/core/guest.hpp"
@@ -420,12 +421,12 @@ struct LiedGuest {
 }  // namespace
 
 START_TEST(a_home_stands_whatever_a_guest_or_a_market_says) {
-    for (uint64_t seed = 1; seed <= seeds_wanted("SOUK_LIES", 300); ++seed) LiedHome(seed).run();
+    for (const uint64_t seed : seeds_of_lies(300)) LiedHome(seed).run();
 }
 END_TEST
 
 START_TEST(a_guest_stands_whatever_a_home_says) {
-    for (uint64_t seed = 1; seed <= seeds_wanted("SOUK_LIES", 300); ++seed) LiedGuest(seed).run();
+    for (const uint64_t seed : seeds_of_lies(300)) LiedGuest(seed).run();
 }
 END_TEST
 

@@ -3,7 +3,7 @@
 // and a provider that says anything of itself and of whatever job, beside an honest home and two
 // honest providers. Nothing that they say ends the machine; its books balance; each record can be
 // read back; the honest jobs pay for what they run alone, and one of them gets a place soon
-// although the liars go on. SOUK_LIES=N: so many seeds.
+// although the liars go on. SOUK_LIES=N: so many seeds, from SOUK_LIES_FROM on.
 #include <cstdlib>
 
 #include "market/store/records.hpp"
@@ -290,9 +290,7 @@ struct LiedMarket {
 }  // namespace
 
 START_TEST(nothing_that_a_home_and_a_provider_say_touches_the_jobs_of_others) {
-    const uint64_t all = seeds_wanted("SOUK_LIES", 40);
-    const uint64_t from = seeds_wanted("SOUK_LIES_FROM", 1);
-    for (uint64_t seed = from; seed < from + all; ++seed) LiedMarket(seed).play();
+    for (const uint64_t seed : seeds_of_lies(40)) LiedMarket(seed).play();
 }
 END_TEST
 

@@ -3,7 +3,7 @@
 // comes and goes, clocks that jump, and homes whose jobs make the machine look as they like. None
 // of it changes what the owner has said, asks less than he wants or offers more than he has; each
 // record can be read and begun with again, and each report is one that the market takes.
-// SOUK_LIES=N: so many seeds.
+// SOUK_LIES=N: so many seeds, from SOUK_LIES_FROM on.
 #include <cstdlib>
 
 #include "agentd/core/provider.hpp"
@@ -215,7 +215,7 @@ struct LiedProvider {
 
 START_TEST(nothing_that_others_bring_about_changes_what_the_owner_has_said) {
     int told = 0;
-    for (uint64_t seed = 1; seed <= seeds_wanted("SOUK_LIES", 300); ++seed) {
+    for (const uint64_t seed : seeds_of_lies(300)) {
         LiedProvider p(seed);
         for (int i = 0; i < steps; ++i) {
             if (p.rng.chance(0.15))
