@@ -12,6 +12,7 @@
 #include "agentd/core/files_choice.hpp"
 #include "checkpoint/expected_files.hpp"
 #include "checkpoint/restored.hpp"
+#include "checkpoint/trial.h"
 #include "kernel/base/number.hpp"
 
 namespace souk {
@@ -101,7 +102,10 @@ void RestoreJob::load() {
     if (p_.network.own())
         if (const auto frames = read_file(image, frames_file_name, frames_bytes_max))
             p_.network.came_with(*frames);
-    p_.inspection.read(image, [this](const Result<ImageFacts>& facts) { image_is_read(facts); });
+    // Only a trial of this node may have the file that asks for one.
+    p_.inspection.read(
+        image, [this](const Result<ImageFacts>& facts) { image_is_read(facts); },
+        p_.site.trial ? SOUK_TRIAL_NAME : std::string_view{});
     begin_early();
 }
 

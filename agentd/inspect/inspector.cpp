@@ -98,9 +98,9 @@ void Inspection::stop() {
     asked_ = answered_ = 0;
 }
 
-void Inspection::read(int image, Done done) {
+void Inspection::read(int image, Done done, std::string_view made_here) {
     done_ = std::move(done);
-    Status begun = socket_ ? list(image) : Status(fail("what reads its image has ended"));
+    Status begun = socket_ ? list(image, made_here) : Status(fail("what reads its image has ended"));
     if (begun) begun = ask_more();
     if (!begun || files_.empty()) {
         limit_ = loop_.after(Nanos{}, [this, begun] { end(begun); });
@@ -109,11 +109,12 @@ void Inspection::read(int image, Done done) {
     limit_ = loop_.after(read_limit, [this] { end(fail("its image is not read in time")); });
 }
 
-Status Inspection::list(int image) {
+Status Inspection::list(int image, std::string_view made_here) {
     TRY_ASSIGN(image_, duplicate(image));
     TRY_ASSIGN(const auto names, list_dir(image, "."));
     for (const std::string& name : names) {
         if (!is_image_file(name)) continue;  // CRIU reads none of its logs, nor the manifest
+        if (name == made_here) continue;
         if (name == lazy_socket_name && is_socket(image, name)) continue;  // made here
         if (!is_file_of_a_job(name)) return fail(name + ": no file of a job's image");
         const auto question = question_about(name);

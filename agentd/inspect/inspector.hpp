@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agentd/inspect/answers.hpp"
@@ -48,8 +49,8 @@ class Inspection {
     // Starts the process ahead of time, so that read() need not.
     Status open(Inspectors& inspectors);
     // Reads what the image in that directory says. Calls `done` once, not from within, unless
-    // stopped.
-    void read(int image, Done done);
+    // stopped. `made_here`: a file that this node has put beside the image's.
+    void read(int image, Done done, std::string_view made_here = {});
     void stop();
 
   private:
@@ -59,7 +60,7 @@ class Inspection {
         pid_t thread = 0;    // of a core
         uint64_t bytes = 0;  // of a ghost
     };
-    Status list(int image);
+    Status list(int image, std::string_view made_here);
     Status ask_more();
     void hear();
     Status hear_some();

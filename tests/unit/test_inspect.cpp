@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agentd/inspect/names.hpp"
+#include "checkpoint/trial.h"
 #include "tests/unit/inspect_rig.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/temp_dir.hpp"
@@ -34,17 +35,18 @@ struct Reading {
     explicit Reading(Inspectors::Start start = reads_images()) : inspectors(std::move(start)) {
         OK(inspectors.begin());
     }
-    Result<ImageFacts> read() {
+    Result<ImageFacts> read(std::string_view made_here = {}) {
         std::optional<Result<ImageFacts>> got;
         const Status opened = inspection.open(inspectors);
         if (!opened) return tl::unexpected(opened.error());
-        inspection.read(dir.fd.get(), [&](Result<ImageFacts> facts) { got = std::move(facts); });
+        inspection.read(
+            dir.fd.get(), [&](Result<ImageFacts> facts) { got = std::move(facts); }, made_here);
         ck_assert(!got);
         UNTIL(loop, got.has_value());
         return std::move(*got);
     }
-    std::string why() {
-        const auto facts = read();
+    std::string why(std::string_view made_here = {}) {
+        const auto facts = read(made_here);
         return facts ? "" : facts.error().message;
     }
 };
@@ -148,6 +150,15 @@ START_TEST(a_file_that_no_image_of_a_job_has_is_refused_before_any_is_read) {
     ck_assert_text(r.why(), "");
     (void)r.dir.write("apparmor.img", "x");
     ck_assert_text(r.why(), "apparmor.img: no file of a job's image");
+}
+END_TEST
+
+START_TEST(an_image_may_ask_for_a_trial_only_where_this_node_has_asked_for_it) {
+    Reading r;
+    (void)r.dir.write("core-5.img", dead_core());
+    (void)r.dir.write(SOUK_TRIAL_NAME, "");
+    ck_assert_text(r.why(SOUK_TRIAL_NAME), "");
+    ck_assert_text(r.why(), "souk-trial: no file of a job's image");
 }
 END_TEST
 
@@ -266,6 +277,7 @@ END_TEST
 UNIT_SUITE(inspect, an_image_is_read_file_by_file_in_a_process_of_its_own,
            what_is_no_image_is_refused_with_its_name,
            a_file_that_no_image_of_a_job_has_is_refused_before_any_is_read,
+           an_image_may_ask_for_a_trial_only_where_this_node_has_asked_for_it,
            the_kinds_of_its_files_and_its_namespaces_are_read,
            what_ends_begins_anew_and_a_read_that_is_stopped_tells_nothing,
            who_has_taken_it_over_says_one_thing_of_each_file_or_is_not_heard);
