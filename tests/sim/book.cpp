@@ -63,8 +63,23 @@ void Book::hears(JobReport report, Nanos now) {
     if (const auto known = jobs_.find(report.id); known != jobs_.end() && !market_->find(report.id))
         market_->recall(known->second);
     const Status heard = market_->report(report.id.home, report, now);
-    if (!heard && failure.empty())
+    // What a liar has said before may not fit to what its home says.
+    if (!heard && failure.empty() && !liars.contains(report.id.home))
         failure = "the market refuses a report: " + heard.error().message;
+}
+
+void Book::is_told(const NodeName& liar, const ToMarket& message, Nanos now) {
+    if (!connected_.contains(liar)) return;
+    if (const auto* r = std::get_if<JobReport>(&message))
+        if (const auto known = jobs_.find(r->id); known != jobs_.end() && !market_->find(r->id))
+            market_->recall(known->second);
+    if (market_->report(liar, message, now)) return;
+    lost(liar, now);
+    connected(liar, now);
+}
+
+void Book::is_told(const NodeName& liar, const UseReport& use, Nanos now) {
+    if (connected_.contains(liar)) market_->use_report(liar, use, now);
 }
 
 void Book::store(const StoreOp& op) {
@@ -103,6 +118,9 @@ void Book::became_durable(const RecordName& name, const std::string& value) {
     if (name.first == "receipt") {
         const auto receipt = read(parse_receipt(value));
         stored_now_.push_back(receipt.job);
+        if (!receipt.moves() && failure.empty() &&
+            (receipt.uid == liars_uid) != (receipt.job.seq >= lied_jobs))
+            failure = receipt.job.text() + " is paid by user " + std::to_string(receipt.uid);
         Sum& sum = receipts_[receipt.job];
         sum.paid += receipt.paid;
         sum.run += receipt.run;
@@ -158,7 +176,8 @@ void Book::check_job(const JobId& id, const JobRecord& record) {
     if (receipts != cost)
         failure = id.text() + " has cost " + format_money(cost) + ", its receipts say " +
                   format_money(receipts);
-    if (budget.micro > 0 && cost > budget)
+    // A liar may change what he has said of his own jobs.
+    if (budget.micro > 0 && cost > budget && !liars.contains(id.home))
         failure = id.text() + " has cost " + format_money(cost) + ", its budget is " +
                   format_money(budget);
 }

@@ -7,6 +7,7 @@
 //            tab say; users have paid what nodes have earned (Market::audit)
 //   budget   no job has paid more than its budget
 //   files    what its home counted of a job's files (every third job has some) is in receipts once
+//   whose    nobody pays for the jobs that a liar has made up, but his own user
 //   run      no job is charged for more run time than it had (where nothing is lost: a home that
 //            forgets, or cannot be heard, is charged by the market's own clock)
 #pragma once
@@ -23,6 +24,11 @@
 
 namespace souk::sim {
 
+// Jobs that liars report to the market, and that are nowhere, have numbers from here on; and their
+// user.
+inline constexpr uint64_t lied_jobs = 1'000'000;
+inline constexpr uint32_t liars_uid = 2'000;
+
 class Book {
   public:
     enum class Bug : uint8_t { none, skip_receipt, torn_commit, bill_frozen_time };
@@ -31,6 +37,9 @@ class Book {
     void connected(const NodeName& node, Nanos now);
     void lost(const NodeName& node, Nanos now);
     void hears(JobReport report, Nanos now);
+    // By a node that lies. What the market refuses ends its connection, as marketd does.
+    void is_told(const NodeName& liar, const ToMarket& message, Nanos now);
+    void is_told(const NodeName& liar, const UseReport& use, Nanos now);
     void restart(Nanos now);
     void disk_is_full(bool full) { disk_.full = full; }
     // Decides, stores, checks. What it has to say to homes is handed to `say`. Returns when it
@@ -43,6 +52,7 @@ class Book {
     // All run time that a job was charged for so far.
     Nanos charged(const JobId& id) const;
 
+    std::set<NodeName> liars;
     std::string failure;  // the first invariant that did not hold
 
   private:

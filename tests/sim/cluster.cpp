@@ -34,7 +34,8 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
       book_(seed, bug_of(mutation)),
       hostile_(seed ^ 0x7469636b6574),
       owners_(seed ^ 0x6f776e6572),
-      wishes_(seed ^ 0x6d656d6f7279) {
+      wishes_(seed ^ 0x6d656d6f7279),
+      lies_(seed ^ 0x6c696573) {
     seed_of_rate_ = seed ^ 0x72617465;
     limits_.step_patience = Nanos::from_s(10);
     limits_.transfer_patience = Nanos::from_s(60);
@@ -47,8 +48,12 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     slow_chance_ = rng_.chance(0.5) ? 0 : rng_.unit() * 0.1;
     queue_while_down_ = rng_.chance(0.7);
     const int64_t nodes = rng_.between(2, 4);
-    for (int64_t i = 1; i <= (size_.nodes > 0 ? size_.nodes : nodes); ++i)
+    // Beside liars two are honest.
+    const int64_t least = size_.liars > 0 ? size_.liars + 2 : 0;
+    for (int64_t i = 1; i <= std::max(size_.nodes > 0 ? size_.nodes : nodes, least); ++i)
         names_.push_back("n" + std::to_string(i));
+    liars_.insert(names_.end() - size_.liars, names_.end());
+    book_.liars = liars_;
     for (const NodeName& name : names_) nodes_[name].name = name;
     if (rng_.chance(0.6)) limits_.checkpoint_every = ms(2'000, 40'000);
     if (rng_.chance(0.5)) death_chance_ = rng_.unit() * 0.3;
@@ -69,6 +74,11 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     promise_.free_memory = owners_.chance(0.2) ? Nanos{} : owner_ms(1'000, 60'000);
     promise_.empty = owners_.chance(0.2) ? Nanos{} : owner_ms(5'000, 90'000);
     ranks_fail_ = fail_chance_ > 0;
+    // Where nothing else is lost, what honest jobs are charged for is looked at (check_charges).
+    if (!liars_.empty() && lies_.chance(0.4)) {
+        crash_chance_ = break_chance_ = death_chance_ = 0;
+        disks_fill_ = false;
+    }
     choose_rate();
 }
 
@@ -305,7 +315,7 @@ void Cluster::check_charges() {
 void Cluster::check_charge(const JobId& id, const MarketJob& job) {
     const Nanos late = Nanos::from_ms(slow_chance_ > 0 ? 5'000 : 500);
     const JobStats& s = job.report.stats;
-    if (world_.truths[id].went_back) return;
+    if (world_.truths[id].went_back || is_liar(id.home)) return;
     const auto epochs = static_cast<int64_t>(epochs_[id].size());  // checkpoints among them
     const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves + epochs +
                           world_.truths[id].pauses + world_.truths[id].stands;
@@ -497,6 +507,9 @@ std::string Cluster::run() {
     for (Nanos t = Nanos::from_s(1); t < fault_time;
          t += Nanos::from_ms(hostile_.between(10, 4000)))
         after(t, [this] { hostile_home(); });
+    for (Nanos t = Nanos::from_s(1); !liars_.empty() && t < fault_time;
+         t += Nanos::from_ms(lies_.between(10, 1000)))
+        after(t, [this] { lie(); });
     for (Nanos t = Nanos::from_ms(10); t < fault_time; t += Nanos{rng_.between(1, 2 * pace.ns)})
         after(t, [this] { market_orders(); });
     for (Nanos t = Nanos::from_s(1); t < fault_time; t += ms(10, 4000)) {

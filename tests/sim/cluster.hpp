@@ -19,6 +19,8 @@
 //            what leaves while they are there goes at the rate of the seed (leave_watch.hpp); in
 //            half of the runs all take their nodes back at the end: images go to their homes
 //   hostile  a home shows tickets again, for other epochs, on other nodes, for other jobs
+//   liars    as many nodes as are asked for say to homes, guests and the market what they like
+//            (lies.cpp)
 //
 // Then everything is healed, and within bounded virtual time each job must have ended and nothing
 // may be left over: no capsule, image, record or orphan. The invariants of world.hpp hold at every
@@ -80,6 +82,7 @@ struct Faults {
 struct ClusterSize {  // 0: as the seed has it, a handful
     int64_t nodes = 0, jobs = 0;
     int64_t components = 0;  // of each job; 0: it is a job of its own
+    int64_t liars = 0;       // so many of the nodes lie
 };
 
 class Cluster {
@@ -107,6 +110,7 @@ class Cluster {
         uint64_t paced = 0, hurried = 0;
         uint64_t in_time = 0, explained = 0;  // see LeaveWatch::Counts
         uint64_t evacuated = 0;               // images that came home
+        uint64_t lies = 0;
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0,
                  failed_moves = 0, jobs = 0, ended = 0, cancelled = 0, lost = 0;
     };
@@ -281,6 +285,16 @@ class Cluster {
     void overhear(const Node& guest, const GuestCommand& command, const guest::Outputs& out);
     void hostile_home();
     static bool is_remembered(const Node& guest, uint64_t life, uint64_t number);
+
+    // lies.cpp
+    bool is_liar(const NodeName& name) const;
+    int64_t lied_number(int64_t usual_max);
+    NodeName lied_node();
+    void alter(GuestEvent& event);
+    void lie();
+    void lie_to_home(Node& n);
+    void lie_to_guest(Node& n);
+    void lie_to_market(Node& n);
 
     // owner.cpp: who owns the nodes, and what a daemon's shell does for them
     void owners_come_and_go();
@@ -474,7 +488,8 @@ class Cluster {
         GuestCommand command;
     };
     std::vector<Overheard> overheard_;
-    Rng hostile_, owners_, wishes_;
+    std::set<NodeName> liars_;
+    Rng hostile_, owners_, wishes_, lies_;
     std::deque<std::string> trace_;
     Counts counts_;
 };

@@ -52,7 +52,9 @@ const char* mutation_name(Mutation m) {
                                         "leaves_unpaced",
                                         "pace_never_raised",
                                         "memory_not_wanted",
-                                        "cut_does_not_hold"};
+                                        "cut_does_not_hold",
+                                        "anybody_commands",
+                                        "heard_from_anybody"};
     return names[static_cast<size_t>(m)];
 }
 

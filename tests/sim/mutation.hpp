@@ -56,6 +56,8 @@ enum class Mutation : uint8_t {
     pace_never_raised,     // it goes at his rate, whatever he was promised
     memory_not_wanted,     // a guest whose memory he wants is not told
     cut_does_not_hold,     // what is dumped with its gang goes on before its home has decided
+    anybody_commands,      // a guest takes a liar for the home of which he speaks
+    heard_from_anybody,    // a home takes a liar for the node of which he speaks
     count_
 };
 const char* mutation_name(Mutation m);

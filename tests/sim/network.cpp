@@ -90,8 +90,14 @@ void Cluster::to_home(Node& guest, const NodeName& home, const guest::HomeWord& 
         if (const auto* e = std::get_if<GuestEvent>(&message)) {
             GuestEvent heard = *e;
             const HomeJob* job = h.home->find(e->id);
+            if (is_liar(g) && !is_liar(home)) alter(heard);
+            const auto& bound = epochs_[e->id];
+            const auto its = bound.find(e->epoch.n);
+            const bool as_its = mutation_ == Mutation::heard_from_anybody && is_liar(g);
+            const NodeName from = as_its && its != bound.end() ? its->second.first : g;
             if (mutation_ == Mutation::any_source_is_fenced && job) heard.held_for = job->to_epoch;
-            home_step(h, [&](Home& m, home::Outputs& out) { m.guest_event(g, heard, now_, out); });
+            home_step(h,
+                      [&](Home& m, home::Outputs& out) { m.guest_event(from, heard, now_, out); });
         } else if (const auto* heartbeat = std::get_if<Heartbeat>(&message)) {
             home_step(h,
                       [&](Home& m, home::Outputs& out) { m.heartbeat(g, *heartbeat, now_, out); });

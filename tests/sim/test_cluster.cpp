@@ -84,18 +84,38 @@ START_TEST(a_large_cluster_comes_to_rest) {
 }
 END_TEST
 
+// One node says to the others and to the market what it likes.
+START_TEST(no_lie_loses_or_doubles_a_job_of_others) {
+    const uint64_t first = from_env("SOUK_SIM_FROM", 1), seeds = from_env("SOUK_SIM_SEEDS", 300);
+    uint64_t lies = 0;
+    for (uint64_t seed = first; seed < first + seeds; ++seed) {
+        Cluster cluster(seed, Mutation::none, false, {.liars = 1});
+        const std::string failure = cluster.run();
+        ck_assert_msg(failure.empty(), "seed %lu: %s", static_cast<unsigned long>(seed),
+                      failure.c_str());
+        lies += cluster.counts().lies;
+    }
+    ck_assert_uint_gt(lies, 100 * seeds);
+}
+END_TEST
+
 static bool needs_gangs(uint8_t m) {
     return m == static_cast<uint8_t>(Mutation::hold_does_not_hold) ||
            m == static_cast<uint8_t>(Mutation::cut_does_not_hold);
+}
+
+static bool needs_a_liar(uint8_t m) {
+    return m == static_cast<uint8_t>(Mutation::anybody_commands) ||
+           m == static_cast<uint8_t>(Mutation::heard_from_anybody);
 }
 
 START_TEST(every_deliberate_bug_is_found) {
     for (uint8_t m = 1; m < static_cast<uint8_t>(Mutation::count_); ++m) {
         std::string failure;
         uint64_t seed = 1;
+        const ClusterSize size{0, 0, needs_gangs(m) ? 3 : 0, needs_a_liar(m) ? 1 : 0};
         for (; seed <= 2000 && failure.empty(); ++seed)
-            failure = Cluster(seed, static_cast<Mutation>(m), false, {0, 0, needs_gangs(m) ? 3 : 0})
-                          .run();
+            failure = Cluster(seed, static_cast<Mutation>(m), false, size).run();
         if (std::getenv("SOUK_SIM_SEEDS"))
             std::fprintf(stderr, "%s: seed %lu: %s\n", mutation_name(static_cast<Mutation>(m)),
                          seed - 1, failure.c_str());
@@ -106,4 +126,5 @@ END_TEST
 
 UNIT_SUITE_LONG(sim_agents, 3600, no_fault_loses_or_doubles_a_job,
                 all_components_run_or_none_and_nobody_is_held_for_ever,
-                a_large_cluster_comes_to_rest, every_deliberate_bug_is_found);
+                no_lie_loses_or_doubles_a_job_of_others, a_large_cluster_comes_to_rest,
+                every_deliberate_bug_is_found);

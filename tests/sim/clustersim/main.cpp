@@ -101,6 +101,7 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
             sum.evacuated += c.evacuated, sum.memory_wanted += c.memory_wanted;
         sum.paced += c.paced, sum.hurried += c.hurried, sum.in_time += c.in_time,
             sum.explained += c.explained;
+        sum.lies += c.lies;
         sum.jobs += c.jobs, sum.ended += c.ended, sum.cancelled += c.cancelled, sum.lost += c.lost;
         if (r.failure.empty()) continue;
         ++failed;
@@ -114,6 +115,7 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         w.field("simulated_s", virtual_s)
             .field("cpu_s", cpu)
             .field("times_real_time", virtual_s / cpu);
+        w.field("liars", size.liars).field("lies", sum.lies);
         w.field("events", sum.events).field("faults", sum.faults).field("moves", sum.moves);
         w.field("owner_returns", sum.returns).field("owner_missed", sum.missed);
         w.field("evacuated", sum.evacuated).field("memory_wanted", sum.memory_wanted);
@@ -133,12 +135,12 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         "stopped for them, %lu returns missed a promise and said so; %lu images came home; the "
         "memory "
         "of %lu that stood was wanted; %lu pieces left at the owner's rate and %lu faster, to be "
-        "in time; %lu were gone in time and %lu late by a fault\n",
+        "in time; %lu were gone in time and %lu late by a fault; %lu lies\n",
         n(done), n(failed), virtual_s / 3600, cpu, virtual_s / cpu, n(sum.events), n(sum.faults),
         n(sum.crashes), n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes),
         n(sum.thaws), n(sum.jobs), n(sum.ended), n(sum.cancelled), n(sum.lost), n(sum.returns),
         n(sum.pauses), n(sum.missed), n(sum.evacuated), n(sum.memory_wanted), n(sum.paced),
-        n(sum.hurried), n(sum.in_time), n(sum.explained));
+        n(sum.hurried), n(sum.in_time), n(sum.explained), n(sum.lies));
     return failed > 0 ? 1 : 0;
 }
 
@@ -165,6 +167,8 @@ int run_main(int argc, char** argv) {
                    "jobs of each (default: 1 to 8)"),
             option(0, "components", size.components, tools::whole(2, 100),
                    "of each job, which start together (default: it is a job of its own)"),
+            option(0, "liars", size.liars, tools::whole(1, 100),
+                   "of its nodes lie to homes, guests and the market (default: none)"),
             option(0, "bug", bug, tools::any_text(),
                    "a deliberate bug, by name: it should be found"),
             {0, "json", nullptr, "the last line as JSON", tools::set_flag(json)},
