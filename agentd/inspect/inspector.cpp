@@ -100,7 +100,8 @@ void Inspection::stop() {
 
 void Inspection::read(int image, Done done, std::string_view made_here) {
     done_ = std::move(done);
-    Status begun = socket_ ? list(image, made_here) : Status(fail("what reads its image has ended"));
+    Status begun =
+        socket_ ? list(image, made_here) : Status(fail("what reads its image has ended"));
     if (begun) begun = ask_more();
     if (!begun || files_.empty()) {
         limit_ = loop_.after(Nanos{}, [this, begun] { end(begun); });
