@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 
+import doctored_images as doctored
 import give_way
 import plain_users as users
 import sent_ahead as ahead
@@ -146,6 +147,13 @@ def main():
                      shared.test_memory_that_processes_of_a_plain_user_share_stays_shared,
                      shared.test_memory_that_the_kernel_has_merged_stays_merged,
                      users.test_a_job_of_a_plain_user_is_no_other_users_to_end,
+                     doctored.test_an_image_that_a_provider_only_writes_anew_goes_on_elsewhere,
+                     doctored.test_no_file_of_roots_is_opened_for_a_job_by_an_image_of_another_node,
+                     doctored.test_no_packet_socket_comes_out_of_an_image_of_another_node,
+                     doctored.test_an_image_of_another_node_sets_nothing_of_a_nodes_network,
+                     doctored.test_no_image_of_another_node_frees_a_job_of_the_limit_of_its_calls,
+                     doctored.test_no_image_of_another_node_asks_for_a_trial,
+                     doctored.test_images_of_one_user_take_their_share_of_a_disk,
                      test_a_wall_clock_that_is_set_charges_nothing_and_stops_nothing,
                      test_the_cpu_share_of_a_node_acts,
                      give_way.test_a_lowered_guest_gives_the_cpu_back):
