@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What it costs that nothing is believed: the time of a message that is accepted, and beside it the
-// time of the look at it alone, so that the difference is the same message without that look.
+// This program measures what it costs that nothing is believed: the time of a message that is
+// accepted, and beside it the time of the look at it alone, so that the difference is the same
+// message without that look.
 //   report  a home's report of a job that runs where the market has ordered it: read by the codec,
 //           taken by the Market; of that the look at whose it is and whether its place is backed
 //   event   a node's word on a job that it has: read by the codec, taken by the Home; of that
@@ -54,7 +55,7 @@ double ns_each(int rounds, int count, F call) {
 
 std::string name(int i) { return "n" + std::to_string(i + 1); }
 
-// What is done with a message, in nanoseconds: read, taken, and the looks at it within that.
+// Writes the nanoseconds of a message: read, taken, and the looks at it within that.
 void say(JsonWriter& w, const char* what, double read, double taken, double look) {
     w.key(what).begin_object().field("read_ns", read).field("taken_ns", taken);
     w.field("look_ns", look).field("look_percent", 100 * look / (read + taken)).end_object();

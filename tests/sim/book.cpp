@@ -63,7 +63,7 @@ void Book::hears(JobReport report, Nanos now) {
     if (const auto known = jobs_.find(report.id); known != jobs_.end() && !market_->find(report.id))
         market_->recall(known->second);
     const Status heard = market_->report(report.id.home, report, now);
-    // What a liar has said before may not fit to what its home says.
+    // A liar may have said before what does not fit to what its home says.
     if (!heard && failure.empty() && !liars.contains(report.id.home))
         failure = "the market refuses a report: " + heard.error().message;
 }

@@ -37,7 +37,7 @@ class Book {
     void connected(const NodeName& node, Nanos now);
     void lost(const NodeName& node, Nanos now);
     void hears(JobReport report, Nanos now);
-    // By a node that lies. What the market refuses ends its connection, as marketd does.
+    // A node that lies says that. A refusal ends its connection, as marketd does.
     void is_told(const NodeName& liar, const ToMarket& message, Nanos now);
     void is_told(const NodeName& liar, const UseReport& use, Nanos now);
     void restart(Nanos now);

@@ -74,9 +74,9 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     promise_.free_memory = owners_.chance(0.2) ? Nanos{} : owner_ms(1'000, 60'000);
     promise_.empty = owners_.chance(0.2) ? Nanos{} : owner_ms(5'000, 90'000);
     ranks_fail_ = fail_chance_ > 0;
-    // Where nothing else is lost, what honest jobs are charged for is looked at (check_charges).
+    // Charges of honest jobs are looked at only if nothing else is lost (check_charges).
     if (!liars_.empty() && lies_.chance(0.4)) {
-        crash_chance_ = break_chance_ = death_chance_ = 0;
+        crash_chance_ = break_chance_ = death_chance_ = slow_chance_ = 0;
         disks_fill_ = false;
     }
     choose_rate();

@@ -14,13 +14,22 @@ namespace souk::sim {
 namespace {
 constexpr int64_t huge = int64_t{1} << 60;
 
-// What the one who gets it reads of it; nothing: it is no message of that kind to him.
+// Returns the message as its receiver reads it; nothing: it is no message of that kind to him.
 template <class T>
 std::optional<T> as_read(const T& message) {
     auto read = wire::unpack<T>(wire::pack(message));
     return read ? std::optional<T>(std::move(*read)) : std::nullopt;
 }
 }  // namespace
+
+// Whether its home has brought that copy there, or is about to.
+static bool is_at(const HomeJob& job, Epoch epoch, const NodeName& node) {
+    return (epoch == job.epoch && node == job.at.node) ||
+           (epoch == job.to_epoch && node == job.to.node) ||
+           (epoch == job.saving.epoch && node == job.saving.peer.node) ||
+           (epoch == job.evacuation.epoch && node == job.evacuation.peer.node) ||
+           (epoch == job.checkpoint.epoch && node == job.checkpoint.at.node);
+}
 
 bool Cluster::is_liar(const NodeName& name) const { return liars_.contains(name); }
 
@@ -72,6 +81,7 @@ void Cluster::lie_to_home(Node& n) {
     if (e.epoch.n > job.last_epoch.n) e.epoch.n += 1'000'000 + lies_.below(3);
     const auto bound = epochs_[e.id].find(e.epoch.n);
     if (bound != epochs_[e.id].end() && bound->second.first == n.name) return;
+    if (is_at(job, e.epoch, n.name)) return;
     e.state = static_cast<GuestState>(lies_.between(1, static_cast<int>(GuestState::filling)));
     e.wait_status = static_cast<int32_t>(lies_.below(1 << 16));
     e.error = static_cast<int32_t>(lies_.below(200));

@@ -40,6 +40,7 @@ void Cluster::owners_come_and_go() {
 }
 
 void Cluster::owner_comes(const NodeName& name, Nanos stays) {
+    if (is_liar(name)) return;  // nothing is promised to him
     Node& n = node(name);
     if (!faults_ || n.owner_until > now_) return;
     n.owner_until = now_ + stays;

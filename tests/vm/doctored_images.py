@@ -162,7 +162,7 @@ def refused(market, words, change):
 
 
 def test_an_image_that_a_provider_only_writes_anew_goes_on_elsewhere(market):
-    """What is refused below is so for what was changed, and not because it was written anew."""
+    """So the tests below refuse what was changed, and not that it was written anew."""
     def anew(image):
         for name in ("files.img", fdinfo(image), core(image)):
             image.write(name, image.read(name))
@@ -229,7 +229,7 @@ def test_no_packet_socket_comes_out_of_an_image_of_another_node(market):
 
 
 def test_an_image_of_another_node_sets_nothing_of_a_nodes_network(market):
-    """What is changed is of a job with a network of its own, and this job has none."""
+    """The file that is added is one of jobs with a network of their own. This job has none."""
     def settings(image):
         image.write("souk-network", b"".join(v.ljust(64, b"\0") for v in (b"0 2147483647", b"7")))
     said, has = doctored(market, settings)

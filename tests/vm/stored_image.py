@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the root of a node can do with the image of a frozen job that lies on its disk. The key of
-the image lies in the node's memory (agentd/cell/disk_secrets.hpp), so root reads each file, changes
+"""The image of a frozen job on a node's disk, in the hands of that node's root. The key of the
+image lies in the node's memory (agentd/cell/disk_secrets.hpp), so root reads each file, changes
 what it likes, and encrypts and signs all of it again: whoever gets the image finds it in order.
 This shares no code with Souk; checkpoint/encrypted_file.hpp and checkpoint/disk_key.hpp say the
 form."""
