@@ -121,7 +121,7 @@ void Cluster::lie_to_guest(Node& n) {
     }
     c.verb = static_cast<GuestVerb>(lies_.between(1, static_cast<int>(GuestVerb::checkpoint)));
     c.new_epoch = {c.epoch.n + lies_.below(3)};
-    c.dest = c.source = lied_node();
+    c.dest = c.source = names_[lies_.below(names_.size())];
     c.dest_address = c.dest + ":1";
     c.memory_mb = lied_number(8'000);
     c.cpus = static_cast<int32_t>(lied_number(4));
