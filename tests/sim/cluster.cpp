@@ -76,7 +76,7 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     ranks_fail_ = fail_chance_ > 0;
     // Charges of honest jobs are looked at only if nothing else is lost (check_charges).
     if (!liars_.empty() && lies_.chance(0.4)) {
-        crash_chance_ = break_chance_ = death_chance_ = slow_chance_ = 0;
+        crash_chance_ = break_chance_ = death_chance_ = 0;
         disks_fill_ = false;
     }
     choose_rate();
