@@ -21,6 +21,7 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -38,21 +39,33 @@ __attribute__((constructor)) static void loaded(void) {
     restores = getenv("SOUK_DUMP") == NULL;
 }
 
+// What each process had. The first process that CRIU makes reads it, and those that come from that
+// one have it in their memory: CRIU closes the image in the first one before it makes others.
+static struct souk_attributes* noted;
+static size_t noted_count;
+
+static void read_attributes(void) {
+    enum { bytes_max = 16 << 20 };
+    const int fd = open_image(SOUK_ATTRIBUTES_NAME, O_RDONLY);
+    if (fd < 0) return;
+    struct stat st;
+    if (fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size <= bytes_max &&
+        (noted = malloc((size_t)st.st_size)) != NULL) {
+        const ssize_t n = syscall(SYS_read, fd, noted, (size_t)st.st_size);
+        noted_count = n > 0 ? (size_t)n / sizeof *noted : 0;
+    }
+    close(fd);
+}
+
 static void take_personality(pid_t own) {
     const int error = errno;
-    const int fd = open_image(SOUK_ATTRIBUTES_NAME, O_RDONLY);
-    // Many at once: each process reads what all of them have.
-    static struct souk_attributes all[256];
+    if ((pid_t)syscall(SYS_getppid) == criu) read_attributes();
     unsigned long wanted = 0;
-    for (ssize_t n; fd >= 0 && (n = syscall(SYS_read, fd, all, sizeof all)) > 0;)
-        for (size_t i = 0; i < (size_t)n / sizeof *all; ++i)
-            if (all[i].pid == own) wanted = all[i].personality;
+    for (size_t i = 0; i < noted_count; ++i)
+        if (noted[i].pid == own) wanted = noted[i].personality;
     wanted &= ~(unsigned long)(READ_IMPLIES_EXEC | ADDR_LIMIT_32BIT | ADDR_LIMIT_3GB);
     // Until now the process has the personality of its parent.
-    if (fd >= 0) {
-        personality(wanted);
-        close(fd);
-    }
+    if (noted_count > 0) personality(wanted);
     errno = error;
 }
 

@@ -235,6 +235,8 @@ int fcntl64(int fd, int command, ...) {
     enum { ofd_setlk = 37 };  // F_OFD_SETLK
     if (command == F_SETLKW || command == ofd_setlk)
         return set_by_criu(fd, command, (struct flock*)argument);
+    int done;
+    if (!dumps && command == F_SETFL && make_semaphore(fd, argument, &done)) return done;
     if (met && dumps && command == F_SETFL && argument == (O_RDWR | O_NONBLOCK) &&
         end_of(fd) != no_pty)
         return 0;
@@ -243,7 +245,10 @@ int fcntl64(int fd, int command, ...) {
 
 ssize_t read(int fd, void* to, size_t room) {
     const enum end end = met && dumps ? end_of(fd) : no_pty;
-    if (end == no_pty) return look_at_read(fd, to, syscall(SYS_read, fd, to, room));
+    if (end == no_pty) {
+        const ssize_t n = look_at_read(fd, to, syscall(SYS_read, fd, to, room));
+        return dumps ? mark_semaphore(to, n, room) : n;
+    }
     if (taken_from == fd) {  // it asks until there is no more
         errno = EAGAIN;
         return -1;

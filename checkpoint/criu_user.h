@@ -75,6 +75,10 @@ int watch_smaps(int directory, const char* name, int fd);
 pid_t process_at(int directory);
 /* ... of what CRIU has read there; returns `n`. */
 ssize_t look_at_read(int fd, const void* bytes, ssize_t n);
+
+// Treat eventfds that are semaphores (criu_eventfds.c).
+ssize_t mark_semaphore(char* text, ssize_t length, size_t room);
+bool make_semaphore(int fd, long flags, int* done);
 void note_memory(const pid_t* processes, size_t count);
 /* Whether the seals of the image can be set. False: it was told why not. */
 bool can_seal(void);
