@@ -492,7 +492,8 @@ def polls(how, file_events=select.EPOLLIN):
 row(EVENTS, "epoll")(polls(0))
 row(EVENTS, "epoll, edge triggered")(polls(select.EPOLLET))
 row(EVENTS, "epoll, once (EPOLLONESHOT)",
-    outcome=Differs("An epoll that has told of a file once (`EPOLLONESHOT`)"))(polls(select.EPOLLONESHOT))
+    outcome=Differs("An epoll that has told of a file once (`EPOLLONESHOT`)"))(
+    polls(select.EPOLLONESHOT))
 row(EVENTS, "epoll, exclusive")(polls(select.EPOLLEXCLUSIVE))
 
 

@@ -228,7 +228,7 @@ for word, value in {"addresses as they come (ADDR_NO_RANDOMIZE)": 0x40000,
 
 
 @row(FLAGS, "system calls that its own code makes (PR_SET_SYSCALL_USER_DISPATCH)", alone=True,
-     needs="that dispatch")
+     needs="that dispatch", outcome=Differs("`PR_SET_SYSCALL_USER_DISPATCH`"))
 def dispatch(place):
     here = ctypes.create_string_buffer(b"\0")
     kept.append(here)
