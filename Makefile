@@ -164,9 +164,9 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 .DEFAULT_GOAL := all
 .PHONY: FORCE all bins fuzzers deps test-deps help check unsteady nightly check-unit \
         check-layers check-style check-tools check-web check-cluster check-fuzz check-upgrade \
-        check-vm check-zdtm chaos check-files check-mpi check-mpich sim fault-table test demo \
-        authority-table attack check-deb check-fresh check-fresh-vm configuration-reference deb \
-        deb-for install manuals repo bench bench-build bench-compare bench-sample \
+        check-vm check-zdtm check-programs chaos check-files check-mpi check-mpich sim fault-table \
+        test demo authority-table what-moves attack check-deb check-fresh check-fresh-vm \
+        configuration-reference deb deb-for install manuals repo bench bench-build bench-compare bench-sample \
         mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
@@ -223,6 +223,9 @@ sim: $(SIM)          ## SEEDS (2000) clusters on virtual time; SEED=N TRACE=1: o
 fault-table: $(SIM)  ## write the table of faults in docs/move.md anew from the simulator's test
 	@scripts/fault-table $(BUILD)/bin
 
+what-moves:          ## write docs/what-moves.md anew from the table of tests/moves
+	@$(PYTHON) scripts/what-moves
+
 authority-table:     ## write docs/security.md's table and docs/data/attempts.csv anew from the code
 	@$(PYTHON) scripts/authority-table
 
@@ -256,6 +259,9 @@ check-mpi: test-deps all       ## programs of MPI as gangs, moved and frozen; MP
 
 check-mpich: test-deps all     ## MPICH's own tests as gangs that move; MPICH="options" (root)
 	@scripts/check-mpich $(BUILD) $(MPICH)
+
+check-programs: test-deps all  ## real programs, moved and frozen 20 times; NAMES="go node" (root)
+	@SOUK_BIN=$(CURDIR)/$(BUILD)/bin $(PYTHON) tests/moves/programs.py $(NAMES)
 
 check-zdtm: test-deps all      ## CRIU's own tests as jobs that move; ZDTM="options" (root)
 	@scripts/check-zdtm $(BUILD) $(ZDTM)

@@ -27,6 +27,24 @@ def test_the_table_of_faults_is_the_one_that_the_simulators_test_checks():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_page_of_what_moves_is_the_table_of_its_test(tmp_path):
+    def check(root):
+        return subprocess.run([root / "scripts/what-moves", "--check"], capture_output=True,
+                              text=True)
+    done = check(ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    for part in ("docs", "scripts", "tests"):  # it would notice
+        shutil.copytree(ROOT / part, tmp_path / part)
+    things = tmp_path / "tests/moves/things_times.py"
+    text = things.read_text()
+    for old, new, words in (('"alarm"', '"an alarm"', "make what-moves"),
+                            ("test_a_span_lasts", "test_no_span_lasts", "has no test")):
+        assert old in text
+        things.write_text(text.replace(old, new))
+        done = check(tmp_path)
+        assert done.returncode == 1 and words in done.stderr, done
+
+
 def test_the_page_of_security_says_what_the_code_and_the_attempts_say(tmp_path):
     done = subprocess.run([ROOT / "scripts/authority-table", "--check"], capture_output=True,
                           text=True)
