@@ -158,7 +158,10 @@ ssize_t recv(int socket, void* buffer, size_t size, int flags) {
     const ssize_t got = syscall(SYS_recvfrom, socket, buffer, size, flags, NULL, NULL);
     if (got <= 0 || buffer == NULL || (flags & MSG_PEEK) != 0) return got;
     if (socket != asks_fd) {  // a copy of it, for answers
-        if (ends_processes(buffer, (size_t)got)) before_end();
+        if (ends_processes(buffer, (size_t)got)) {
+            end_guard();
+            before_end();
+        }
         return got;
     }
     if ((size_t)got <= size && may_be_asked(buffer, (size_t)got)) return got;

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "checkpoint/criu_user.h"
@@ -55,6 +56,7 @@ static rlim_t in_use(pid_t process, int kind) {
 // if CRIU is killed
 
 static int guard = -1;  // a socket to the process that hears of each limit, and of CRIU's end
+static pid_t guard_process;
 
 static bool add_lifted(const struct lifted* one) {
     struct lifted* const more = realloc(lifted, (lifted_count + 1) * sizeof *lifted);
@@ -77,6 +79,15 @@ static void guard_limits(int from) {
     syscall(SYS_exit_group, 0);
 }
 
+// CRIU waits for any child when it has ended the processes (criu/cr-dump.c, pstree_wait): it would
+// wait for this one for ever.
+void end_guard(void) {
+    if (guard < 0) return;
+    close(guard);
+    guard = -1;
+    if (guard_process > 0) (void)waitpid(guard_process, NULL, __WALL);
+}
+
 static bool tell_guard(const struct lifted* one) {
     int pair[2];
     if (getenv("SOUK_DUMP") == NULL) return true;  // what is restored ends with its CRIU
@@ -86,6 +97,7 @@ static bool tell_guard(const struct lifted* one) {
         if (pid == 0) guard_limits(pair[1]);
         close(pair[1]);
         guard = pair[0];
+        guard_process = (pid_t)pid;
         if (pid < 0) return false;
     }
     return syscall(SYS_sendto, guard, one, sizeof *one, MSG_NOSIGNAL, NULL, 0) == (long)sizeof *one;

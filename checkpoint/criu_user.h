@@ -75,10 +75,6 @@ int watch_smaps(int directory, const char* name, int fd);
 pid_t process_at(int directory);
 /* ... of what CRIU has read there; returns `n`. */
 ssize_t look_at_read(int fd, const void* bytes, ssize_t n);
-
-// Treat eventfds that are semaphores (criu_eventfds.c).
-ssize_t mark_semaphore(char* text, ssize_t length, size_t room);
-bool make_semaphore(int fd, long flags, int* done);
 void note_memory(const pid_t* processes, size_t count);
 /* Whether the seals of the image can be set. False: it was told why not. */
 bool can_seal(void);
@@ -86,7 +82,11 @@ bool restore_seals(void);
 /* criu_limits.c. False: one has reached a limit, and that was told. */
 bool lift_limits(const pid_t* processes, size_t count);
 void put_limits_back(pid_t process); /* 0: of all */
+void end_guard(void);                /* before CRIU ends the processes */
 int before_limits(int directory, const char* name, int fd);
+/* criu_eventfds.c: text that CRIU has read, whose length is returned; flags that CRIU sets. */
+ssize_t mark_semaphore(char* text, ssize_t length, size_t room);
+bool make_semaphore(int fd, long flags, int* done);
 /* criu_landlock.c. False: one is not, and that was told. */
 bool is_free_of_landlock(const pid_t* threads, size_t count);
 /* ... with these bytes in its memory, to which argument `at` points; whether it has a place for

@@ -2,7 +2,7 @@
 """Each row of the table of tests/moves as a part of a job: moved, frozen and thawed, written down
 and gone back to. What the job then says of it is what it said before; or it was refused in words;
 or docs/move.md says that it differs.
-SOUK_ROWS=text: only rows whose name has that text."""
+SOUK_ROWS=TEXT,...: only rows whose name has one of these texts."""
 import json
 import os
 import re
@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from conftest import HERE, Market, bring_up, until
+from conftest import HERE, LIMIT, Market, bring_up, until
 from test_checkpoints import checkpoint, lose
 from test_crash import Absence
 
@@ -19,8 +19,9 @@ sys.path.append(os.path.join(HERE, "..", "moves"))
 import rows  # noqa: E402
 
 HOLDER = os.path.join(HERE, "..", "moves", "holder.py")
-ONLY = os.environ.get("SOUK_ROWS", "")
-TABLE = {name: r for name, r in rows.load().items() if ONLY in name and not r.by}
+ONLY = os.environ.get("SOUK_ROWS", "").split(",")
+TABLE = {name: r for name, r in rows.load().items()
+         if not r.by and any(part in name for part in ONLY)}
 REFUSED = {n: r for n, r in TABLE.items() if isinstance(r.outcome, rows.Refused)}
 STAYS = {n: r for n, r in TABLE.items() if n not in REFUSED}
 PROCESSES = 45  # of one job
@@ -77,7 +78,8 @@ class Holder:
 
     def order(self, verb, *where):
         market, id = self.market, self.job.id
-        market.tool("marketctl", "--hold", "--wait", "100s", verb, id, *where, limit=120)
+        market.tool("marketctl", "--hold", "--wait", f"{3 * LIMIT:g}s", verb, id, *where,
+                    limit=4 * LIMIT)
 
     def steady(self):
         """Rows that say something else each time say nothing of a move; neither do those that a

@@ -6,6 +6,7 @@ output; exit 0 if none failed. A program that this machine lacks is skipped, and
 `make check-programs`."""
 import argparse
 import os
+import pwd
 import random
 import shutil
 import subprocess
@@ -207,18 +208,20 @@ def postgres(top):
     if not versions:
         raise Skipped("there is no PostgreSQL")
     where = f"/usr/lib/postgresql/{versions[-1]}/bin"
-    write(f"{top}/user.c", "int geteuid(void) { return 64989; } int getuid(void) { return 64989; }")
+    user = pwd.getpwnam("postgres").pw_uid
+    write(f"{top}/user.c", f"int geteuid(void) {{ return {user}; }} int getuid(void) {{ return "
+          f"{user}; }}")
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", f"{top}/user.so", f"{top}/user.c"], check=True)
     script = write(f"{top}/job.sh", POSTGRES)
     for copy in ("moved", "unmoved"):
         os.makedirs(f"{top}/{copy}/data", mode=0o700)
         shutil.copy(f"{top}/user.so", f"{top}/{copy}")
-        prepare = (f"chown 64989 {top}/{copy}/data; export LD_PRELOAD={top}/user.so; {where}/initdb"
-                   f" -N -U postgres -D {top}/{copy}/data; chown -R 64989 {top}/{copy}/data;"
+        prepare = (f"chown {user} {top}/{copy}/data; export LD_PRELOAD={top}/user.so;"
+                   f"{where}/initdb -N -U postgres -D {top}/{copy}/data; chown -R {user} {top}/{copy}/data;"
                    f"{where}/pg_ctl -w -D {top}/{copy}/data -o '-k {top}/{copy} -c "
                    f"listen_addresses=' -l {top}/{copy}/log start && {where}/pgbench -h "
                    f"{top}/{copy} -U postgres -i -s 1 postgres; {where}/pg_ctl -D {top}/{copy}/data"
-                   f" stop; chown -R 64989 {top}/{copy}/data")
+                   f" stop; chown -R {user} {top}/{copy}/data")
         done = subprocess.run(["bash", "-c", prepare], capture_output=True, text=True,
                               timeout=LIMIT)
         if "server stopped" not in done.stdout:

@@ -254,6 +254,18 @@ def beside(place):
     return others_lock(place, attempt)
 
 
+@row(LOCKS, "a lock beside a child that has ended and was not asked for", alone=True)
+def beside_zombie(place):
+    fd = file(place)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    ask = others_lock(place, lambda other: fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB))
+    pid = os.fork()
+    if pid == 0:
+        os._exit(5)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return lambda: [ask(), os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT).si_status]
+
+
 @row(LOCKS, "who waits for a lock", alone=True)
 def waiter(place):
     fd = file(place)

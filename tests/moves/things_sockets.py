@@ -299,8 +299,17 @@ for word, number in NETLINK.items():
     @row(OTHERS, f"netlink of {word}", needs="that protocol")
     def netlink(place, number=number):
         s, = keep(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, number))
-        s.bind((0, 1))
+        s.bind((0, 0))
         return lambda: [s.family, s.type, s.proto, s.getsockname()[1]]
+
+
+@row(OTHERS, "netlink, with an answer that waits to be read",
+     outcome=Refused("criu_cannot_dump", "CRIU cannot dump it", check=False))
+def answered(place):
+    s, = keep(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))
+    s.bind((0, 0))
+    s.send(struct.pack("IHHIIB3x", 20, 18, 0x301, 1, 0, 0))  # RTM_GETLINK
+    return lambda: waits(s)
 
 
 @row(OTHERS, "packets of a device", needs="packet sockets")
