@@ -5,7 +5,9 @@
 // The flag goes along in the image as O_APPEND, which means nothing to an eventfd, and which a
 // restore without this file sets to no effect. In a dump it is put into the text of
 // /proc/PID/fdinfo/FD, from which CRIU takes the flags of a file. In a restore CRIU sets it on the
-// eventfd that it has made just before: then a semaphore with the same count takes its place.
+// eventfd that it has made just before: then a semaphore with the same count takes its place. CRIU
+// asks for the flags once more, and hears of O_APPEND although it is not set (criu/files.c,
+// set_fd_flags).
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdbool.h>
@@ -20,15 +22,15 @@
 
 static int newest = -1;
 static unsigned newest_count;
+static int semaphore = -1;
 
 // Text that CRIU has read. Returns how long it is now; it has room for more.
 ssize_t mark_semaphore(char* text, ssize_t length, size_t room) {
-    static const char begin[] = "pos:\t", flags[] = "\nflags:\t",
-                      semaphore[] = "\neventfd-semaphore: 1";
+    static const char begin[] = "pos:\t", flags[] = "\nflags:\t", mark[] = "\neventfd-semaphore: 1";
     enum { digits = 24 };
     if (length < (ssize_t)sizeof begin || (size_t)length + digits > room ||
         memcmp(text, begin, sizeof begin - 1) != 0 ||
-        memmem(text, (size_t)length, semaphore, sizeof semaphore - 1) == NULL)
+        memmem(text, (size_t)length, mark, sizeof mark - 1) == NULL)
         return length;
     char* const line = memmem(text, (size_t)length, flags, sizeof flags - 1);
     if (line == NULL) return length;
@@ -63,5 +65,12 @@ bool make_semaphore(int fd, long flags, int* done) {
                 : (int)syscall(SYS_dup3, made, fd, (at & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
     if (made >= 0) syscall(SYS_close, made);
     if (*done >= 0) *done = (int)syscall(SYS_fcntl, fd, F_SETFL, flags & ~(long)O_APPEND);
+    if (*done >= 0) semaphore = fd;
     return true;
+}
+
+long told_flags(int fd, long flags) {
+    if (fd < 0 || fd != semaphore || flags < 0) return flags;
+    semaphore = -1;
+    return flags | O_APPEND;
 }

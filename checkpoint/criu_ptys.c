@@ -240,7 +240,8 @@ int fcntl64(int fd, int command, ...) {
     if (met && dumps && command == F_SETFL && argument == (O_RDWR | O_NONBLOCK) &&
         end_of(fd) != no_pty)
         return 0;
-    return (int)syscall(SYS_fcntl, fd, command, argument);
+    const long found = syscall(SYS_fcntl, fd, command, argument);
+    return (int)(command == F_GETFL ? told_flags(fd, found) : found);
 }
 
 ssize_t read(int fd, void* to, size_t room) {

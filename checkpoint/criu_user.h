@@ -87,6 +87,7 @@ int before_limits(int directory, const char* name, int fd);
 /* criu_eventfds.c: text that CRIU has read, whose length is returned; flags that CRIU sets. */
 ssize_t mark_semaphore(char* text, ssize_t length, size_t room);
 bool make_semaphore(int fd, long flags, int* done);
+long told_flags(int fd, long flags);
 /* criu_landlock.c. False: one is not, and that was told. */
 bool is_free_of_landlock(const pid_t* threads, size_t count);
 /* ... with these bytes in its memory, to which argument `at` points; whether it has a place for
