@@ -19,6 +19,7 @@ PARTS = {  # what make makes, and the limit in seconds
     "fuzz": (["check-fuzz", "FUZZ_SECONDS=600"], 3 * HOUR),
     "chaos": (["chaos", "FAULTS=100", f"SOUK_FAULT_SEED={100 * DAY}"], 2 * HOUR),
     "zdtm": (["check-zdtm"], 2 * HOUR),
+    "moves": (["test", "T=test_moves", "SOUK_WHOLE_TABLE=1"], HOUR),
     "programs": (["check-programs"], 2 * HOUR),
     "vm": (["check-vm"], 3 * HOUR),
     "sanitizers": (["check", "SAN=address"], 4 * HOUR),

@@ -2,7 +2,8 @@
 """Each row of the table of tests/moves as a part of a job: moved, frozen and thawed, written down
 and gone back to. What the job then says of it is what it said before; or it was refused in words;
 or docs/move.md says that it differs.
-SOUK_ROWS=TEXT,...: only rows whose name has one of these texts."""
+SOUK_ROWS=TEXT,...: only rows whose name has one of these texts. SOUK_WHOLE_TABLE=1: the
+whole table also goes back to checkpoints, and not its first job alone."""
 import json
 import os
 import re
@@ -24,6 +25,7 @@ TABLE = {name: r for name, r in rows.load().items()
          if not r.by and any(part in name for part in ONLY)}
 REFUSED = {n: r for n, r in TABLE.items() if isinstance(r.outcome, rows.Refused)}
 STAYS = {n: r for n, r in TABLE.items() if n not in REFUSED}
+WHOLE = os.environ.get("SOUK_WHOLE_TABLE")
 PROCESSES = 45  # of one job
 
 
@@ -105,9 +107,10 @@ def check(wrong):
 
 
 def pytest_generate_tests(metafunc):
-    if "names" in metafunc.fixturenames:
-        metafunc.parametrize("names", JOBS, ids=[f"{i}-of-{len(JOBS)}" for i in
-                                                 range(1, len(JOBS) + 1)])
+    for fixture, jobs in (("names", JOBS), ("saved", JOBS if WHOLE else JOBS[:1])):
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, jobs, ids=[f"{i + 1}-of-{len(JOBS)}"
+                                                     for i in range(len(jobs))])
     if "refused" in metafunc.fixturenames:
         metafunc.parametrize("refused", REFUSED)
 
@@ -122,22 +125,16 @@ def test_what_is_moved_and_thawed_is_as_the_table_says(market, tmp_path, names):
     check(wrong + held.differ("thawed"))
 
 
-def test_what_goes_back_to_a_checkpoint_is_as_the_table_says(market, tmp_path):
-    all_ = []
-    for i, names in enumerate(JOBS):
-        all_.append(Holder(market, names, tmp_path / str(i), "--checkpoint-every", "1s"))
-    for held in all_:
-        held.order("move", "n2")
-    for held in all_:
-        checkpoint(market, held.job)
+def test_what_goes_back_to_a_checkpoint_is_as_the_table_says(market, tmp_path, saved):
+    held = Holder(market, saved, tmp_path, "--checkpoint-every", "1s")
+    held.order("move", "n2")
+    checkpoint(market, held.job)
     with Absence(market):
-        for held in all_:
-            lose(market, "n2", held.job)
+        lose(market, "n2", held.job)
         market.tool("marketctl", "node", "lost", "n2")
-        for held in all_:
-            market.until_job(held.job.id, "runs elsewhere", lambda j: j["status"] == "run" and
-                             "going_to" not in j and j["where"] != "n2" and j["resumes"] == 1)
-        check([line for held in all_ for line in held.differ("back")])
+        market.until_job(held.job.id, "runs elsewhere", lambda j: j["status"] == "run" and
+                         "going_to" not in j and j["where"] != "n2" and j["resumes"] == 1)
+        check(held.differ("back"))
 
 
 def test_what_is_refused_is_refused_in_words_and_goes_on(market, tmp_path, refused):

@@ -233,7 +233,7 @@ LINES = {"node": node, "go": go, **{name: java(paths) for name, paths in JAVAS.i
          "postgresql": postgres}
 AGAIN = {"python-spawn": spawn, "r-parallel": r_parallel, "fakeroot-package": package,
          "chromium": chromium}
-OWN = {"r-parallel", "node"}  # they talk to themselves over TCP
+OWN = {"r-parallel", "chromium"}  # over TCP they talk to themselves, or use the node's address
 
 
 def begin(market, name, command, top):
@@ -348,6 +348,9 @@ def run(market, name, top, times):
     except (AssertionError, OSError, subprocess.SubprocessError) as e:  # Late is one
         good, result, what = False, "FAILED", f"{type(e).__name__}: {str(e)[:600]}"
     print(f"{name:20} {result:8}{time.monotonic() - begun:6.0f} s  {what}", flush=True)
+    for job in market.jobs_here if not good else []:
+        story = market.tool("marketctl", "--verbose", "job", job.id, "--story", check=False).stdout
+        print("   ", "\n    ".join(story.splitlines()[-12:]), flush=True)
     try:
         market.clear()
     except Late as e:
