@@ -36,6 +36,13 @@ class Differs:
 
 
 @dataclasses.dataclass(frozen=True)
+class Uncheckpointed:
+    """It is as before when its job moves and thaws, but no job with it goes back to a checkpoint.
+    `sentence` stands in docs/move.md."""
+    sentence: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Row:
     name: str
     section: str

@@ -10,8 +10,8 @@ import termios
 import time
 import tty
 
-from rows import (LIBC, Differs, Refused, call, child, fdinfo, prctl, row, shown, status, syscall,
-                  text)
+from rows import (LIBC, Differs, Refused, Uncheckpointed, call, child, fdinfo, prctl, row, shown,
+                  status, syscall, text)
 
 O_TMPFILE, O_PATH = 0o20200000, 0o10000000
 OPENED = "files: how a file is open"
@@ -169,7 +169,9 @@ def deleted(place):
     return lambda: [os.pread(fd, 99, 0).decode(), os.fstat(fd).st_nlink, link(fd)]
 
 
-@row(KINDS, "a deleted file that has another name")
+@row(KINDS, "a deleted file that has another name", outcome=Uncheckpointed(
+     "A job that holds a file by a name that was deleted, while the file has another, does not go "
+     "back to a checkpoint"))
 def deleted_linked(place):
     fd = os.open(made(place), os.O_RDWR)
     os.link(f"{place}/file", f"{place}/other")
@@ -636,7 +638,8 @@ row(TERMINALS, "the size of its window")(terminal(
     lambda m, s: fcntl.ioctl(s, termios.TIOCSWINSZ, struct.pack("4H", 33, 77, 5, 6))))
 row(TERMINALS, "packet mode")(terminal(
     lambda m, s: fcntl.ioctl(m, termios.TIOCPKT, struct.pack("i", 1))))
-row(TERMINALS, "exclusive (TIOCEXCL)")(terminal(lambda m, s: fcntl.ioctl(s, termios.TIOCEXCL)))
+row(TERMINALS, "exclusive (TIOCEXCL)",
+    outcome=Differs("A checkpoint makes a terminal open to others again", ("back",)))(terminal(lambda m, s: fcntl.ioctl(s, termios.TIOCEXCL)))
 row(TERMINALS, "locked (TIOCSPTLCK)")(terminal(
     lambda m, s: fcntl.ioctl(m, 0x40045431, struct.pack("i", 1))))
 
