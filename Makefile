@@ -166,8 +166,8 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
         check-layers check-style check-tools check-web check-cluster check-fuzz check-upgrade \
         check-vm check-zdtm check-programs chaos check-files check-mpi check-mpich sim fault-table \
         test demo authority-table what-moves attack check-deb check-fresh check-fresh-vm \
-        configuration-reference deb deb-for install manuals repo bench bench-build bench-compare bench-sample \
-        mutants study tidy clean
+        configuration-reference deb deb-for install manuals repo bench bench-build bench-compare \
+        bench-sample mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 

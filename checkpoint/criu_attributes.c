@@ -39,8 +39,8 @@ __attribute__((constructor)) static void loaded(void) {
     restores = getenv("SOUK_DUMP") == NULL;
 }
 
-// What each process had. The first process that CRIU makes reads it, and those that come from that
-// one have it in their memory: CRIU closes the image in the first one before it makes others.
+// The attributes of each process. The first process that CRIU makes reads them, and those that come
+// from it have them in their memory: CRIU closes the image in the first one before it makes others.
 static struct souk_attributes* noted;
 static size_t noted_count;
 

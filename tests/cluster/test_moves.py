@@ -56,7 +56,7 @@ class Holder:
         self.first = self.ask()
 
     def ask(self):
-        """What it says of each row now."""
+        """Returns the state of each row, as the job says it now."""
         self.asked += 1
         self.job.process.stdin.write(b"ask-%d\n" % self.asked)
         self.job.process.stdin.flush()

@@ -13,6 +13,7 @@ import importlib
 import os
 import platform
 import select
+import threading
 import typing
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -158,6 +159,23 @@ class Child:
     def ask(self):
         os.write(self.down, b"?")
         return ast.literal_eval(line_of(self.up))
+
+
+def threads(count, work):
+    """Threads that have done work(i) and wait; their numbers."""
+    found = []
+    for i in range(count):
+        ready = threading.Event()
+
+        def run():
+            work(i)
+            found.append(threading.get_native_id())
+            ready.set()
+            threading.Event().wait()
+        threading.Thread(target=run, daemon=True).start()
+        if not ready.wait(5):
+            raise OSError("a thread could not do it")
+    return found
 
 
 def line_of(fd, limit=None):

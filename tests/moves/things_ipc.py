@@ -191,7 +191,7 @@ def file(place, name="file"):
 
 
 def others_lock(place, work):
-    """What another process hears that would have the lock."""
+    """Asks another process that would have the lock; returns the answer that it gets."""
     def attempt():
         fd = file(place)
 

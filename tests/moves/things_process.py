@@ -8,7 +8,8 @@ import struct
 import threading
 import time
 
-from rows import (LIBC, Differs, Refused, call, child, prctl, row, shown, status, syscall, text)
+from rows import (LIBC, Differs, Refused, call, child, prctl, row, shown, status, syscall, text,
+                  threads)
 
 SCHEDULE = "process: how it is scheduled"
 FLAGS = "process: what it has set of itself"
@@ -127,23 +128,6 @@ def mempolicy(place):
 
 
 # ---- what it has set of itself
-
-def threads(count, work):
-    """Threads that have done work(i) and wait; their numbers."""
-    found = []
-    for i in range(count):
-        ready = threading.Event()
-
-        def run():
-            work(i)
-            found.append(threading.get_native_id())
-            ready.set()
-            threading.Event().wait()
-        threading.Thread(target=run, daemon=True).start()
-        if not ready.wait(5):
-            raise OSError("a thread could not do it")
-    return found
-
 
 def flag(name, setter, getter, value, **how):
     @row(FLAGS, name, alone=True, **how)

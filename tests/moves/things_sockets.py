@@ -24,7 +24,7 @@ def waits(s):
 
 
 def state(s):
-    """What each socket says of itself."""
+    """Returns all that a socket of any kind says of itself."""
     return [s.family, s.type, repr(s.getsockname()), s.getsockopt(1, 30), waits(s),
             f"{fcntl.fcntl(s, fcntl.F_GETFL):o}", s.getsockopt(1, 4)]
 

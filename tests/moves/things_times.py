@@ -73,7 +73,7 @@ def of_thread(place):
 
 
 def described(timer):
-    """What /proc/self/timers says of it."""
+    """Returns the lines of /proc/self/timers that are of it."""
     with open("/proc/self/timers") as f:
         parts = ("\n" + f.read()).split("\nID: ")
     return next(p.splitlines()[1:] for p in parts if p.startswith(f"{timer}\n"))
