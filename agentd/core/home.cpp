@@ -79,6 +79,11 @@ namespace {
 
 // Refuses needs that are no expression, before anybody waits for nodes that are so.
 Status can_be_read(const JobTerms& terms) {
+    const Booking& b = *terms.booking;
+    if (b.start.ns > 0 && !b.asks())
+        return fail(CauseCode::invalid, "--start needs --for: how long the place is kept");
+    if (!b.within.empty() && !parse_job_id(b.within))
+        return fail(CauseCode::invalid, "--in: '" + b.within + "' is no id of a job");
     if (terms.needs->empty()) return {};
     const auto needs = market::Needs::parse(*terms.needs);
     return needs ? Status{} : wrap("--needs", needs.error());

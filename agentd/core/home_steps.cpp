@@ -52,6 +52,9 @@ Trouble HomeSteps::why_not_run(const HomeJob& job, const Order& order) {
     if (!job.terms.needs->empty() && order.speed == 0)
         return because(CauseCode::not_carried_out,
                        {{"text", "the market is of a version that knows no --needs"}});
+    if (!(*job.terms.booking == Booking{}) && !order.books)
+        return because(CauseCode::not_carried_out,
+                       {{"text", "the market is of a version that sells no places ahead"}});
     return {};
 }
 

@@ -22,6 +22,15 @@ Nanos scaled(Nanos span, int64_t times, int64_t by) {
     return {static_cast<int64_t>(std::min<__int128>(n, INT64_MAX))};
 }
 
+// A place that is held without a program, for a stated time, ends when that is over.
+RunLimits limits_of(const HomeJob& job) {
+    RunLimits limits = job.terms.limits;
+    const Booking& booking = *job.terms.booking;
+    if (booking.holds && booking.asks())
+        limits.run = limits.run.ns > 0 ? std::min(limits.run, booking.span) : booking.span;
+    return limits;
+}
+
 Nanos cpu_left(const HomeJob& job) {
     return job.terms.limits->cpu - std::min(job.terms.limits->cpu, job.stats.cpu_time);
 }
@@ -30,7 +39,7 @@ Nanos cpu_left(const HomeJob& job) {
 
 // The moment at which its run time is over, if it goes on running where it is.
 Nanos HomeTimeLimits::run_ends(const HomeJob& job) {
-    const RunLimits& limits = job.terms.limits;
+    const RunLimits limits = limits_of(job);
     if (limits.run.ns <= 0) return Nanos::never();
     if (limits.at_speed == 0)
         return later(job.running_since, limits.run - std::min(limits.run, job.stats.run_time));
@@ -51,11 +60,11 @@ Nanos HomeTimeLimits::cpu_looked_at(const HomeJob& job) const {
 
 bool HomeTimeLimits::has_warned(const HomeJob& job) const {
     const auto it = jobs_.find(job.id.seq);
-    return it != jobs_.end() && it->second.warned == *job.terms.limits;
+    return it != jobs_.end() && it->second.warned == limits_of(job);
 }
 
 Nanos HomeTimeLimits::due(const HomeJob& job) const {
-    const RunLimits& limits = job.terms.limits;
+    const RunLimits limits = limits_of(job);
     const bool may_end = job.phase == JobPhase::running || job.phase == JobPhase::moving;
     if (limits == RunLimits{} || job.cancelled || !may_end || !HomeClock::runs(job))
         return Nanos::never();
@@ -66,7 +75,7 @@ Nanos HomeTimeLimits::due(const HomeJob& job) const {
 
 HomeTimeLimits::Due HomeTimeLimits::look(const HomeJob& job, const HomeTurn& turn) {
     if (due(job) > turn.now) return {};
-    const RunLimits& limits = job.terms.limits;
+    const RunLimits limits = limits_of(job);
     const Nanos ends = run_ends(job);
     const std::string speed =
         limits.at_speed == 0 ? "" : " on a machine of speed " + std::to_string(limits.at_speed);

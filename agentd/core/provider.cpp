@@ -69,10 +69,30 @@ ProviderReport Provider::report() const {
     r.near_trip_us = machine_.near_trip_us;
     r.near_mbit = machine_.near_mbit;
     r.attributes = machine_.attributes;
+    r.hours = hours();
     r.holds = true;
     if (!r.on_market) r.opens = Nanos::from_s(opens_unix_s_);
     if (r.on_market && warns()) r.opens = Nanos::from_s(closes_unix_s_);
     return r;
+}
+
+// Its frames and its prices by the hour, on the calendar of the market, which is not that of its
+// zone. More than the report takes is left out from the end: nothing is sold ahead then.
+std::vector<OpenHours> Provider::hours() const {
+    std::vector<OpenHours> all;
+    if (frames_.always() && curve_.empty()) return all;
+    const int64_t shift = ((now_unix_s_ - second_) % week_s + week_s) % week_s;
+    for (int32_t at = 0; at < week_s;) {
+        int32_t end = week_s;
+        for (const int32_t edge : {frames_.to_next_edge(at), curve_.to_next_edge(at)})
+            if (edge > 0) end = std::min(end, at + edge);
+        if (frames_.contains(at) && all.size() < ProviderReport::hours_max) {
+            const auto from = static_cast<int32_t>((at + shift) % week_s);
+            all.push_back({from, from + (end - at), asked_at(at)});
+        }
+        at = end;
+    }
+    return all;
 }
 
 void Provider::market_up(Outputs& out) {

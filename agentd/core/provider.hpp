@@ -147,6 +147,7 @@ class Provider {
     void accepting(provider::Outputs& out) const;
     void see(WallTime wall);
     int64_t to_edge(WallTime wall, bool opens) const;
+    std::vector<OpenHours> hours() const;
     bool warns() const;
     void new_frames(TimeFrames frames, WallTime wall, provider::Outputs& out);
     void owner_said(uint32_t bit, bool set, provider::Outputs& out);

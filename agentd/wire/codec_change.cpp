@@ -55,6 +55,12 @@ Change take(const Pb__Change& m, Check& c) {
     }
     v.terms.limits = limits;
     if (v.fields & Change::needs) v.terms.needs = needs_text(*m.terms, c);
+    if (v.fields & Change::booking) {
+        Booking& booking = v.terms.booking.edit();
+        booking.start = c.span("book_start", m.terms->book_start);
+        booking.span = c.span("book_span", m.terms->book_span);
+        booking.early = m.terms->book_early;
+    }
     return v;
 }
 
@@ -87,6 +93,13 @@ JobTerms changed(JobTerms terms, const Change& change) {
     }
     terms.limits = limits;
     if (change.fields & Change::needs) terms.needs = *change.terms.needs;
+    if (change.fields & Change::booking) {
+        Booking booking = terms.booking;
+        booking.start = change.terms.booking->start;
+        booking.span = change.terms.booking->span;
+        booking.early = change.terms.booking->early;
+        terms.booking = booking;
+    }
     return terms;
 }
 

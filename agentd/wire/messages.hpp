@@ -158,7 +158,8 @@ struct Change {
         cpu_limit = 512,
         warning = 1024,  // fields 14 and 15
         needs = 2048,
-        all = 4095
+        booking = 4096,  // fields 17 to 19
+        all = 8191
     };
     JobId id;
     uint32_t fields = 0;

@@ -74,6 +74,21 @@ Allocation::Wish Allocation::wish(const Job& job, Job::Held held) const {
         return places_.may_run_at(job, r.hold_node)
                    ? Wish{JobState::running, r.hold_node, Pin::stay}
                    : as_it_is();
+    switch (job.booked) {
+        case Booked::sold:
+            if (w.state != JobState::waiting || r.report.terms.booking->early) break;
+            [[fallthrough]];
+        case Booked::asks:
+        case Booked::outside: w.pin = Pin::frozen; return w;
+        case Booked::clears:
+        case Booked::holds:
+        case Booked::inside:
+            return places_.may_run_at(job, job.booked_on)
+                       ? Wish{JobState::running, job.booked_on, Pin::stay}
+                       : as_it_is();
+        case Booked::no:
+        case Booked::lost: break;
+    }
     const NodeName to = job.once ? *job.once : *job.via;
     if (!to.empty() && places_.may_run_at(job, to)) return {JobState::running, to, Pin::stay};
     return w;
@@ -125,10 +140,12 @@ void Allocation::sync_nodes() {
         ProviderSpec spec;
         spec.reserve = r.reserve;
         spec.speed = static_cast<int32_t>(std::clamp<int64_t>(r.speed, 1, speed_max));
-        spec.cpus = std::clamp(r.cpus, 1, cpus_max);
+        // A job inside the place of another one takes room that is taken already.
+        spec.cpus =
+            static_cast<int32_t>(std::clamp<int64_t>(r.cpus + node.inside_cpus, 1, cpus_max));
         // Nobody gets the memory of jobs that cannot leave, and they need no other.
-        spec.memory_mb =
-            std::clamp<int64_t>(Places::memory_of(node) - node.rooted_mb, 0, memory_mb_max);
+        spec.memory_mb = std::clamp<int64_t>(
+            Places::memory_of(node) + node.inside_mb - node.rooted_mb, 0, memory_mb_max);
         spec.accepting = Places::usable(node);
         set_near(spec, r);
         const auto known = solver_.provider(node.key);

@@ -110,7 +110,7 @@ void Billing::run_at(Job& job, const NodeName& node, Nanos now) {
     const bool holds = stayed && at && !Places::usable(*at);
     const Money least =
         at && !holds ? std::min(at->record.report.reserve, job.bid) : std::min(Money{}, job.bid);
-    record.price = std::clamp(record.price, least, job.bid);
+    record.price = booked_price(job).value_or(std::clamp(record.price, least, job.bid));
     if (context_.log) context_.log->in_force(job, context_.unix(now));
 }
 

@@ -250,7 +250,7 @@ std::vector<Job*> Book::store(Outputs& out) {
         const bool of_interest = job.stored || r.report.phase != JobPhase::waiting ||
                                  r.account.amount.micro > 0 || r.account.rest > 0 ||
                                  r.hold != Hold::none || r.cancel || r.order ||
-                                 job.weight != weight_plain;
+                                 job.weight != weight_plain || r.contract->is_sold();
         if (!of_interest) continue;
         job.stored = true;
         auto& stored = std::get<JobRecord>(out.store.emplace_back(r));

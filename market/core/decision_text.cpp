@@ -211,7 +211,7 @@ void DecisionText::write_in_force(const Job& job, uint32_t j) {
     attribute(" ", r.report.terms.cpus);
     attribute(" ", r.tab.amount.micro);
     attribute(" ", r.tab.run.ns);
-    text_ += '\n';
+    text_ += booked_price(job) ? " sold\n" : "\n";
 }
 
 // -------------------------------------------------------------------------------------------------

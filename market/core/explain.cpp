@@ -125,6 +125,31 @@ Reason Explain::why_waiting(const Job& job, const Solver& solver) const {
     return ReasonCode::no_room;
 }
 
+// What a booked place means for the job now. Empty: nothing.
+Reason Explain::why_booked(const Job& job) {
+    const Contract& c = *job.record.contract;
+    const bool running = job.phase() == JobPhase::running;
+    switch (job.booked) {
+        case Booked::no: return {};
+        case Booked::lost: return running ? Reason() : *job.booked_why;
+        case Booked::asks:
+        case Booked::outside: return job.booked_why;
+        case Booked::sold:
+            if (running || job.record.report.terms.booking->early) return {};
+            [[fallthrough]];
+        case Booked::clears:
+            return at_node(ReasonCode::reserved_from, c.node)
+                .with(Figure::opens, c.start.ns / 1'000'000'000)
+                .with(Figure::price, c.price);
+        case Booked::holds:
+            if (!running || job.record.report.where != job.booked_on) return {};
+            return at_node(ReasonCode::reserved_until, c.node)
+                .with(Figure::opens, c.end.ns / 1'000'000'000);
+        case Booked::inside: return {};
+    }
+    return {};
+}
+
 // Why nothing is decided about the job now. Empty: it is free.
 Reason Explain::why_pinned(const Job& job) const {
     const JobRecord& r = job.record;
@@ -161,7 +186,7 @@ Reason Explain::why_pinned(const Job& job) const {
     if (holds_back(r.hold))
         return running ? at_node(ReasonCode::being_held_frozen, where)
                        : Reason(ReasonCode::held_frozen);
-    if (r.hold != Hold::at_node) return {};
+    if (r.hold != Hold::at_node) return why_booked(job);
     if (running && where == r.hold_node) return at_node(ReasonCode::held_on, where);
     return at_node(ReasonCode::held_for, r.hold_node)
         .with(Figure::cause, places_.why_not_at(job, r.hold_node));

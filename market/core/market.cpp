@@ -39,6 +39,7 @@ Market::Market(MarketOptions options)
                notes_),
       placement_(context_, book_, places_, solver_, orders_, rooms_, alarms_, allocation_, gangs_,
                  suspended_, explain_, reports_, settling_, work_),
+      reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_),
       operators_(context_, trace_, book_, places_, solver_, notes_, billing_, funds_, allocation_,
                  explain_, reports_, settling_, work_) {
     const Status taken = solver_.set_options(context_.options.solver);
@@ -124,6 +125,7 @@ void Market::started(Nanos now) {
     for (Job* const job : book_.begin()) {
         book_.number(*job);
         reports_.resume(*job, now);
+        reservations_.note(*job);
     }
     for (auto& [name, node] : book_.nodes()) {
         node.lost_at = now;
@@ -153,6 +155,7 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
     node.noted = {};
     node.noted_at = {INT64_MIN / 2};
     work_.touch(node);
+    reservations_.changed();
     reports_.place_came(node, now);
     for (auto it = book_.jobs().lower_bound({name, 0});
          it != book_.jobs().end() && it->first.home == name; ++it)
@@ -167,6 +170,7 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
     Node& node = it->second;
     node.connected = false;
     reports_.connection_ended(name);
+    reservations_.changed();
     places_.changed();
     node.lost_at = now;
     work_.touch(node);
@@ -185,7 +189,11 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     if (it == book_.nodes().end() || !it->second.connected)
         return fail("node " + name + " is not connected");
     funds_.begin_day(now);
-    if (const auto* job = std::get_if<JobReport>(&message)) return reports_.take(name, *job, now);
+    if (const auto* job = std::get_if<JobReport>(&message)) {
+        TRY(reports_.take(name, *job, now));
+        if (const Job* const known = book_.find(job->id)) reservations_.note(*known);
+        return {};
+    }
     if (const auto* failed = std::get_if<OrderFailed>(&message))
         return reports_.order_failed(name, *failed, now);
     const auto& r = std::get<ProviderReport>(message);
@@ -212,6 +220,7 @@ Status Market::provider_report(Node& node, const ProviderReport& r) {
     if (terms_changed) {
         book_.save(node);
         places_.changed();
+        reservations_.changed();
     }
     if (terms_changed && places_.attributes_changed(old, node))
         for (auto& [id, job] : book_.jobs())
@@ -238,14 +247,16 @@ void Market::end_settling(Nanos now) {
     const auto unreported = [](const Job& job) {
         return job.phase() != JobPhase::finished && !job.reported;
     };
-    if (settling_.ends(now, book_.nodes(), away, book_.jobs(), unreported)) work_.decide();
+    if (!settling_.ends(now, book_.nodes(), away, book_.jobs(), unreported)) return;
+    work_.decide();
+    reservations_.changed();
 }
 
 Nanos Market::next_call() const {
     if (work_.is_due() || allocation_.outside().is_adopted()) return {0};
     Nanos next = settling() ? settling_.end() : solver_.next_wake();
     next = std::min({next, alarms_.next(), days_.next(), explain_.next_call(), prices_.next_call(),
-                     notes_.next(), reports_.next_ask()});
+                     notes_.next(), reports_.next_ask(), reservations_.next()});
     if (!book_.nodes().empty()) next = std::min(next, bids_.next_sample());
     if (!admission_.limited().empty())
         next = std::min(
@@ -341,6 +352,7 @@ void Market::decide(Nanos now, Outputs& out) {
         work_.taken_up();
         wake = false;
         outside.take_adopted();
+        reservations_.look(now);
         allocation_.sync_nodes();
         allocation_.sync_jobs(now);
         explain_.changed();
@@ -364,6 +376,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     funds_.end_days(now);
     while (Job* const job = alarms_.take_due(now)) reports_.alarm(*job, now);
     end_settling(now);
+    reservations_.look(now);
     // Once a minute, with the prices.
     if (reports_.lacking() > 0 && now >= bids_.next_sample()) reports_.try_lacking();
     decide(now, out);

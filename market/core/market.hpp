@@ -30,6 +30,7 @@
 //   Admission      which jobs of users with limits compete
 //   Allocation     what the solver is told and decides (OutsideSolver: another program does)
 //   SuspendedJobs  which suspended jobs stand in memory, and which go to disk
+//   Reservations   places that are sold ahead, and jobs inside the places of others
 //   Placement      the orders that bring jobs where the solver has them
 //   Orders         their numbers, what becomes of one, back-off
 //   Billing        run time, charges and receipts of jobs
@@ -68,8 +69,10 @@
 #include "market/core/orders.hpp"
 #include "market/core/placement.hpp"
 #include "market/core/places.hpp"
+#include "market/core/plan.hpp"
 #include "market/core/prices_in_force.hpp"
 #include "market/core/quote.hpp"
+#include "market/core/reservations.hpp"
 #include "market/core/room_claims.hpp"
 #include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
@@ -100,7 +103,10 @@ class Market {
     void load(UserRecord user);
     void load(PriceRecord record) { bids_.load(std::move(record)); }
     // `now` and this make Unix time. It may be called at any time, because clocks are set.
-    void set_calendar(Nanos unix_minus_now) { context_.calendar = unix_minus_now; }
+    void set_calendar(Nanos unix_minus_now) {
+        context_.calendar = unix_minus_now;
+        reservations_.changed();
+    }
     void started(Nanos now);
     // To be called before the report of a job that is not known here (find) and was stored as
     // finished: its home wants to hear so again.
@@ -223,6 +229,12 @@ class Market {
     uint64_t refused_of_home(const NodeName& home) const { return reports_.refused_of_home(home); }
     const Ledger& ledger() const { return ledger_; }
     const PriceHistory& price_history() const { return bids_.history(); }
+    // What is to run where until then (Unix time), if these nodes are gone meanwhile.
+    MarketPlan plan(Nanos now, Nanos until, const NodesOff& off) const {
+        return plan_of(book_, places_, context_.unix(now), now, until, off);
+    }
+    const Reservations& reservations() const { return reservations_; }
+    Nanos calendar() const { return context_.calendar; }  // to add to `now` for Unix time
     const Solver& solver() const { return solver_; }
     const SolverOptions& solver_options() const { return solver_.options(); }
     bool metered() const { return context_.options.metered; }
@@ -292,6 +304,7 @@ class Market {
     JobReports reports_;
     Explain explain_;
     Placement placement_;
+    Reservations reservations_;
     Operators operators_;
 };
 

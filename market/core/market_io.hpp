@@ -39,6 +39,20 @@ struct Stay {
     bool operator==(const Stay&) const = default;
 };
 
+// A place that was sold to a job ahead of its time (reservations.hpp).
+struct Contract {
+    Nanos start, end;  // Unix time, end > start; start: of what the job asked for
+    NodeName node;     // where; empty: its node is gone, and there is no other yet
+    Money price;       // per CPU-hour
+    int32_t cpus = 0;
+    int64_t memory_mb = 0;
+    uint32_t places_lost = 0;  // times that its node was gone
+    Nanos sold;                // Unix time
+    bool over = false;         // its time has passed
+    bool is_sold() const { return end.ns > 0; }
+    bool operator==(const Contract&) const = default;
+};
+
 // One job as it is stored. A job that waits and has cost nothing is not: its home has it.
 struct JobRecord {
     JobReport report;  // the newest
@@ -71,6 +85,7 @@ struct JobRecord {
     Nanos done;
     uint32_t payer = 0;     // the number of the project that pays for it; 0: its user does
     bool unbacked = false;  // its home alone says that it is where its report has it
+    Sparse<Contract> contract = {};
 };
 
 struct NodeRecord {

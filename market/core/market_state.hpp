@@ -28,6 +28,19 @@ struct Backoff {
 
 struct Node;
 
+// How a job stands to a place that it has booked (reservations.hpp).
+enum class Booked : uint8_t {
+    no,      // it has booked none, or the time of that is over: it competes for a place
+    asks,    // it waits for one that is sold to it
+    sold,    // it has one, later
+    clears,  // it has one soon: its room is being cleared
+    holds,   // its place is its own
+    lost,    // its node is gone, and no other has room: it competes
+    inside,  // it runs in the place that another job of its user holds
+    outside  // that job does not run, or has no room for it
+};
+const char* to_string(Booked booked);
+
 // The orders of a job that were not carried out, in this life of the market.
 struct Failed {
     std::map<NodeName, Backoff> bars;  // not there now
@@ -92,11 +105,22 @@ struct Job {
     Nanos waits_from = Nanos::never(), weighs_until = Nanos::never();
     int32_t weight = weight_plain;
     std::optional<double> in_time;  // Bid::in_time
+    Booked booked = Booked::no;
+    NodeName booked_on;         // clears, holds, inside: where
+    Sparse<Reason> booked_why;  // asks, lost, outside: why
 
     const JobId& id() const { return record.report.id; }
     JobPhase phase() const { return record.report.phase; }
 };
 const char* to_string(Job::Held held);
+
+// What a job pays per CPU-hour whatever the market says: it was sold ahead, or another job pays for
+// its place. nullopt: the market's price.
+inline std::optional<Money> booked_price(const Job& job) {
+    if (job.booked == Booked::inside) return Money{};
+    if (job.booked == Booked::holds) return job.record.contract->price;
+    return std::nullopt;
+}
 
 // Whether it leaves its place, or comes to another one.
 inline bool is_on_its_way(const Job& job) {
@@ -112,6 +136,7 @@ struct Node {
     Nanos lost_at;               // when it was last connected
     std::map<JobId, Job*> jobs;  // that claim room here, or whose image lies here
     int64_t used_cpus = 0, used_mb = 0;
+    int64_t inside_cpus = 0, inside_mb = 0;  // of jobs inside the places of others there
     std::map<JobId, Epoch> said;  // copies that it says it has, which nothing else backs
     // of that, held by jobs that cannot leave, whatever becomes of them
     int64_t rooted_mb = 0;

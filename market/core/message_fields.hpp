@@ -23,6 +23,12 @@ SOUK_FIELDS(RunLimits,  //
             field("warn_signal", &RunLimits::signal, rule::between(0, 64)),
             field("warn_before", &RunLimits::before, rule::span));
 
+SOUK_FIELDS(Booking,  //
+            field("book_start", &Booking::start, rule::time),
+            field("book_span", &Booking::span, rule::span),
+            field("book_early", &Booking::early), field("book_holds", &Booking::holds),
+            field("within", &Booking::within, rule::name));
+
 SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),
             field("budget", &JobTerms::budget, rule::price),
             field("memory_mb", &JobTerms::memory_mb, rule::megabytes),
@@ -34,7 +40,8 @@ SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, 
             field("runtime", &JobTerms::runtime, rule::span),
             field("project", &JobTerms::project, rule::text(TextRule::label, 64)),
             flat(&JobTerms::limits),
-            field("needs", &JobTerms::needs, rule::text(TextRule::line, market::Needs::text_max)));
+            field("needs", &JobTerms::needs, rule::text(TextRule::line, market::Needs::text_max)),
+            flat(&JobTerms::booking));
 
 SOUK_FIELDS(LastMove,  //
             field("forecast", &LastMove::forecast),
@@ -117,6 +124,11 @@ SOUK_FIELDS(UseReport,  //
             field("jobs", &UseReport::jobs, rule::at_most(1024)),
             field("sends", &UseReport::sends, rule::at_most(1024)));
 
+SOUK_FIELDS(OpenHours,  //
+            field("from_s", &OpenHours::from_s, rule::between(0, OpenHours::week_s - 1)),
+            field("to_s", &OpenHours::to_s, rule::between(1, 2 * OpenHours::week_s)),
+            field("price", &OpenHours::price, rule::price));
+
 SOUK_FIELDS(
     ProviderReport,  //
     field("node", &ProviderReport::node, rule::node),
@@ -140,7 +152,8 @@ SOUK_FIELDS(
     field("near_mbit", &ProviderReport::near_mbit, rule::between(0, market::near_most)),
     field("attributes", &ProviderReport::attributes,
           rule::at_most(ProviderReport::attributes_max,
-                        rule::text(TextRule::line, ProviderReport::attribute_bytes_max))));
+                        rule::text(TextRule::line, ProviderReport::attribute_bytes_max))),
+    field("hours", &ProviderReport::hours, rule::at_most(ProviderReport::hours_max)));
 
 SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("seq", &Order::seq, rule::count),
@@ -149,6 +162,7 @@ SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("address", &Order::address, rule::address),
             field("price", &Order::price, rule::price),
             field("speed", &Order::speed, rule::between(0, market::speed_max)),
+            field("books", &Order::books),
             field("reason", &Order::reason), field("ticket", &Order::ticket, sealed_ticket_rule),
             field("hold", &Order::hold), field("layouts", &Order::layouts),
             field("near", &Order::near), field("stand", &Order::stand),

@@ -30,6 +30,18 @@ struct RunLimits {
     bool operator==(const RunLimits&) const = default;
 };
 
+// A place for a stated time, which is sold ahead (market/core/reservations.hpp); or a place inside
+// one that its user holds.
+struct Booking {
+    Nanos start = {};  // Unix time; 0: at once
+    Nanos span = {};   // 0: none is asked for
+    bool early = false;  // it may begin before that
+    bool holds = false;  // it runs no program of its own: other jobs run inside its place
+    std::string within = {};  // the id of the job inside whose place it runs; empty: its own place
+    bool asks() const { return span.ns > 0; }
+    bool operator==(const Booking&) const = default;
+};
+
 // The user asks for this and is ready to pay so much; it may change while the job runs (srun -J).
 struct JobTerms {
     Money max_price;        // per CPU-hour, > 0
@@ -45,6 +57,7 @@ struct JobTerms {
     Sparse<std::string> project;     // whose account pays for it; empty: its user's own
     Sparse<RunLimits> limits = {};
     Sparse<std::string> needs = {};  // of the nodes that it may run on (needs.hpp); empty: nothing
+    Sparse<Booking> booking = {};
     bool operator==(const JobTerms&) const = default;
 };
 
@@ -161,6 +174,14 @@ struct JobReport {
     bool operator==(const JobReport&) const = default;
 };
 
+// The node is on the market in this part of each week, and asks that price.
+struct OpenHours {
+    static constexpr int32_t week_s = 7 * 24 * 3600;
+    int32_t from_s = 0, to_s = 0;  // Unix time modulo a week; to_s <= from_s + a week
+    Money price;                   // per CPU-hour
+    bool operator==(const OpenHours&) const = default;
+};
+
 // The provider half of a node to the market.
 struct ProviderReport {
     NodeName node;
@@ -190,6 +211,9 @@ struct ProviderReport {
     // It has these attributes besides, as lines NAME=VALUE in the order of their names (needs.hpp).
     static constexpr size_t attributes_max = 128, attribute_bytes_max = 200;
     std::vector<std::string> attributes = {};
+    // Its frames and its price curve, in their order; empty: always, at `reserve`.
+    static constexpr size_t hours_max = 256;
+    std::vector<OpenHours> hours = {};
     bool operator==(const ProviderReport&) const = default;
 };
 
@@ -243,6 +267,7 @@ struct Order {
     bool stand = false;
     bool asks = false;  // suspend: the market does not know the job, which stays as it is
     int64_t speed = 0;  // run: of that node; 0: a market of a version that does not say
+    bool books = false;  // run: the market looks at JobTerms::booking
     bool operator==(const Order&) const = default;
 };
 const char* to_string(Order::Kind kind);

@@ -25,6 +25,7 @@ class GangRoom {
   public:
     // False: the component does not fit there beside those that were put before.
     bool put(const Job& job, const Node& target) {
+        if (job.booked == Booked::inside) return true;
         const JobTerms& t = job.record.report.terms;
         auto& [cpus, mb] = taken_[&target];
         const bool stands_there = Places::is_rooted(job) && job.record.report.where == target.id();
@@ -56,9 +57,11 @@ void Placement::issue(Job& job, Order::Kind kind, const NodeName& node, const Re
         order.address = to.record.address;
         order.hold = is_component(job) && job.phase() == JobPhase::waiting;
         order.layouts = order.near = is_component(job);
-        order.price = solver_.price_at_once(job.key).value_or(to.record.report.reserve);
+        order.price = booked_price(job).value_or(
+            solver_.price_at_once(job.key).value_or(to.record.report.reserve));
+        order.books = true;
         order.speed = std::clamp<int64_t>(to.record.report.speed, 1, speed_max);
-        if (context_.log) context_.log->ordered(job, order.price);
+        if (context_.log && !booked_price(job)) context_.log->ordered(job, order.price);
         // A job that does not run pays no other price now.
         if (job.phase() != JobPhase::running) job.record.price = order.price;
         if (context_.log) context_.log->in_force(job, context_.unix(now));
@@ -118,7 +121,7 @@ bool Placement::place_one(Job& job, Nanos now, Outputs& out) {
               out);
         return true;
     }
-    if (!job.in_solver) return true;
+    if (!job.in_solver || job.booked == Booked::clears) return true;
     const Node* const target = allocation_.target_of(job);
     if (!target || job.record.report.where != target->id())
         if (const Reason why = suspended_.why_to_disk(job); !why.empty()) {
@@ -178,6 +181,7 @@ bool Placement::place_gang(Job& job, Nanos now, Outputs& out) {
         if (settled && one->phase() == JobPhase::running) continue;
         const Node* const target = settled ? allocation_.target_of(*one) : nullptr;
         const bool late = thaws && one->phase() != JobPhase::frozen;
+        if (one->booked == Booked::clears) return true;
         if (!target || late || !places_.may_run_at(*one, *target)) {
             if (is_optional(*one)) continue;
             return true;

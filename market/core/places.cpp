@@ -70,6 +70,7 @@ bool Places::no_node_is_left(const Job& job, Nanos now) const {
 }
 
 bool Places::fits(const Job& job, const Node& node, int32_t before) {
+    if (job.booked == Booked::inside) return true;
     const JobTerms& t = job.record.report.terms;
     const int64_t jobs = int64_t{before} + 1;
     // with its memory

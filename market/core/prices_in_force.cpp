@@ -38,6 +38,7 @@ bool PricesInForce::take(const Payment& p, Nanos now) {
     if (!job || !node || job->phase() != JobPhase::running || job->record.unbacked ||
         job->record.report.where != node->id() || holds(*job))
         return false;
+    if (const auto price = booked_price(*job)) return billing_.set_price(*job, *price, now);
     // The bid or the reserve may have changed since the price was reckoned.
     const Money least = std::min(node->record.report.reserve, job->bid);
     return billing_.set_price(*job, std::clamp(p.price, least, job->bid), now);

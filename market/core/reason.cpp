@@ -244,6 +244,26 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "the components for node {node} wait for it: it is {standing}[ until {opens}]",
      "srun --ordered, or `node` of a component: the node has the room by its last report, and "
      "takes no jobs now"},
+
+    {reserved_from, "reserved_from", "its place on {node} is reserved from {opens} on, at {price}",
+     "srun --start: it begins then; `marketctl reservations` shows it"},
+    {reserved_until, "reserved_until", "its place on {node} is reserved until {opens}",
+     "its place is its own until then, whatever others bid; then the market's price holds"},
+    {place_not_sold, "place_not_sold",
+     "no node has room for all of the time that it asks for[; the earliest that has: {about}]",
+     "srun --start, --for: others have reserved it, or owners are off the market then; "
+     "`srun -J ID --start` asks for another time"},
+    {place_dear, "place_dear", "a place for that time costs {least}, more than its price {own}",
+     "srun --start, --for: the place is sold as soon as its maximum price is enough"},
+    {place_lost, "place_lost",
+     "the node that was reserved for it is gone, and no other has room for that time",
+     "its owner took it back; the job competes with its bid until a node has room"},
+    {inside_waits, "inside_waits", "waits until {job} runs, inside whose place it is to run",
+     "srun --in: the place is not there yet, or is frozen"},
+    {inside_full, "inside_full", "waits for room inside {job}",
+     "srun --in: other jobs use what that place has"},
+    {inside_gone, "inside_gone", "{job}, inside whose place it is to run, is gone",
+     "srun --in: it has ended, or is not its user's; cancel the job, or submit it anew"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -283,7 +303,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == component_node_away,
+static_assert(in_order() && reason_words.back().code == inside_gone,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

@@ -134,6 +134,15 @@ enum class ReasonCode : uint16_t {
     held_by_user,
     // a component waits for its node
     component_node_away,
+    // a place that is sold ahead (srun --start, --for), and jobs inside one (--in)
+    reserved_from,
+    reserved_until,
+    place_not_sold,
+    place_dear,
+    place_lost,
+    inside_waits,
+    inside_full,
+    inside_gone,
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

@@ -47,6 +47,17 @@ SOUK_FIELDS(market::Stay,  //
             field("measured_all", &market::Stay::measured_all), field("over", &market::Stay::over),
             field("refunded", &market::Stay::refunded));
 
+SOUK_FIELDS(market::Contract,  //
+            field("start", &market::Contract::start, rule::time),
+            field("end", &market::Contract::end, rule::time),
+            field("node", &market::Contract::node, rule::node_or_none),
+            field("price", &market::Contract::price, rule::price),
+            field("cpus", &market::Contract::cpus, rule::cpus),
+            field("memory_mb", &market::Contract::memory_mb, rule::megabytes),
+            field("places_lost", &market::Contract::places_lost),
+            field("sold", &market::Contract::sold, rule::time),
+            field("over", &market::Contract::over));
+
 SOUK_FIELDS(market::JobRecord,  //
             packed("report", &market::JobRecord::report), flat(&market::JobRecord::account),
             field("tab", &market::JobRecord::tab, rule::unless_same),
@@ -70,7 +81,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("payer", &market::JobRecord::payer),
             field("waited", &market::JobRecord::waited, rule::span),
             field("waits_since", &market::JobRecord::waits_since, rule::time),
-            field("unbacked", &market::JobRecord::unbacked));
+            field("unbacked", &market::JobRecord::unbacked),
+            field("contract", &market::JobRecord::contract, rule::unless_same));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),

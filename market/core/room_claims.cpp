@@ -21,11 +21,14 @@ void RoomClaims::claim(Job& job) {
     const NodeName to = goes ? Orders::heading_for(job) : NodeName{};
     if (to != places[0]) places[1] = to;
     // A job that is stopped in memory takes no CPU until it is told to go on.
-    const int32_t cpus = in_place && to.empty() ? 0 : r.terms.cpus;
+    // The job inside whose place it runs has that room.
+    const bool inside = job.booked == Booked::inside;
+    const int32_t cpus = inside || (in_place && to.empty()) ? 0 : r.terms.cpus;
+    const int64_t mb = inside ? 0 : r.terms.memory_mb;
     const NodeName lies_on = finished || !backed ? NodeName{} : r.where;
     root(job);
     if (places == job.claims && lies_on == job.lies_on && job.claim_cpus == cpus &&
-        job.claim_mb == r.terms.memory_mb)
+        job.claim_mb == mb)
         return;
     User& user = *job.user;
     days_.changed(user.record.uid);
@@ -41,7 +44,7 @@ void RoomClaims::claim(Job& job) {
     job.claims = places;
     job.lies_on = lies_on;
     job.claim_cpus = cpus;
-    job.claim_mb = r.terms.memory_mb;
+    job.claim_mb = mb;
     if (cpus > 0 && places != std::array<NodeName, 2>{}) {
         user.claiming.insert(job.id());
         user.cpus += job.claim_cpus;

@@ -139,7 +139,7 @@ Status DecisionFiles::begin_segment(Nanos now, std::string& header) {
     file_.reset();
     names_.reset();
     trim(now, bounds_.bytes_max - bounds_.bytes_max / static_cast<int64_t>(segments_wanted));
-    header = "S 3 " + std::to_string(segment) + " " + std::to_string(now.ns) + " " + head_ + "\n";
+    header = "S 4 " + std::to_string(segment) + " " + std::to_string(now.ns) + " " + head_ + "\n";
     constexpr int how = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND;
     TRY_ASSIGN(Fd file, open_at(AT_FDCWD, path(segment, ".log"), how, 0600));
     auto names = open_at(AT_FDCWD, path(segment, ".names"), how, 0600);

@@ -319,6 +319,7 @@ struct World {
         std::map<NodeName, std::pair<int64_t, int64_t>> used;
         for (const auto& [id, job] : jobs) {
             const JobReport& r = job.report;
+            if (!r.terms.booking->within.empty()) continue;  // another job has its room
             const auto occupy = [&](const NodeName& n) {
                 used[n].first += r.terms.cpus;
                 used[n].second += r.terms.memory_mb;

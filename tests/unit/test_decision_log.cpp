@@ -236,7 +236,7 @@ START_TEST(the_oldest_segments_go_and_the_rest_is_confirmed) {
     busy.go_on(3'000, [&] { ck_assert_int_le(log.files.bytes(), bytes_max + (34 << 10)); });
     log.save(at);
     const std::string text = whole(log.files);
-    ck_assert_msg(text.starts_with("S 3 ") && !text.starts_with("S 3 1 "), "nothing went");
+    ck_assert_msg(text.starts_with("S 4 ") && !text.starts_with("S 4 1 "), "nothing went");
     ck_assert_uint_gt(text.size(), bytes_max / 2);
     confirm("--quiet --receipts " + at + ".json " + at + ".log");
     // Segments also go by age: all but the one that is being written.

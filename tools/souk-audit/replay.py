@@ -94,7 +94,7 @@ class Replay:
     def begin_segment(self, line):
         _, version, segment, at, head = line.split(" ")
         self.now = int(at)
-        if version not in ("1", "2", "3"):
+        if version not in ("1", "2", "3", "4"):
             raise Wrong(f"version {version} of the log is not known")
         self.users_last = version in ("1", "2")
         if self.head is not None and head != self.head:
@@ -278,6 +278,9 @@ class Replay:
         self.told_to_start(job)
 
     def on_f(self, words):
+        sold = words[-1] == "sold"  # ahead, or its place is paid by another job
+        if sold:
+            words = words[:-1]
         job, node, new = self.job(words[0]), words[1], [int(word) for word in words[2:]]
         price, run, amount, rest, cpus, open_amount, open_run = new
         if job.paid:
@@ -286,7 +289,7 @@ class Replay:
             job.receipt = (run - open_run, amount - open_amount)
         before = job.paid
         job.paid = (price, node, run, amount, rest, cpus)
-        if before is not None:
+        if before is not None and not sold:
             self.in_force(job, before)
 
     def on_c(self, words):

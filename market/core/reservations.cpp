@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/reservations.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace souk::market {
+
+namespace {
+
+constexpr Nanos hour = Nanos::from_s(3'600);
+constexpr int64_t week_ns = int64_t{OpenHours::week_s} * 1'000'000'000;
+
+// The offer of the owner that holds at this time; null: the node is off the market then.
+const OpenHours* hours_at(const ProviderReport& report, Nanos unix) {
+    for (const OpenHours& h : report.hours) {
+        const int64_t from = int64_t{h.from_s} * 1'000'000'000;
+        const int64_t into = ((unix.ns - from) % week_ns + week_ns) % week_ns;
+        if (into < int64_t{h.to_s - h.from_s} * 1'000'000'000) return &h;
+    }
+    return nullptr;
+}
+
+// The offer ends so long after this time, which it covers.
+Nanos left_of(const OpenHours& h, Nanos unix) {
+    const int64_t from = int64_t{h.from_s} * 1'000'000'000;
+    const int64_t into = ((unix.ns - from) % week_ns + week_ns) % week_ns;
+    return Nanos{int64_t{h.to_s - h.from_s} * 1'000'000'000 - into};
+}
+
+bool is_over(const Job& job) { return job.phase() == JobPhase::finished; }
+
+// The cheapest for its speed is the first.
+bool before(Money a, const Node& x, Money b, const Node& y) {
+    const ProviderReport &rx = x.record.report, &ry = y.record.report;
+    const auto wide_a = static_cast<__int128>(a.micro) * ry.speed,
+               wide_b = static_cast<__int128>(b.micro) * rx.speed;
+    if (wide_a != wide_b) return wide_a < wide_b;
+    return std::tuple(-rx.speed, x.id()) < std::tuple(-ry.speed, y.id());
+}
+
+}  // namespace
+
+const char* to_string(Booked booked) {
+    switch (booked) {
+        case Booked::no: return "no";
+        case Booked::asks: return "asked";
+        case Booked::sold: return "sold";
+        case Booked::clears: return "clearing";
+        case Booked::holds: return "held";
+        case Booked::lost: return "lost";
+        case Booked::inside: return "inside";
+        case Booked::outside: return "outside";
+    }
+    return "?";
+}
+
+bool Reservations::is_asked(const Job& job) {
+    const Booking& b = *job.record.report.terms.booking;
+    return b.asks() || b.holds || !b.within.empty() || job.record.contract->is_sold();
+}
+
+void Reservations::note(const Job& job) {
+    if (!is_asked(job) && !booked_.contains(job.id())) return;
+    booked_.insert(job.id());
+    gangs_.list(job);
+    changed_ = true;
+}
+
+void Reservations::put(Job& job, Booked booked, const NodeName& on, Reason why) {
+    if (job.booked == booked && job.booked_on == on && *job.booked_why == why) return;
+    const bool counts = job.booked == Booked::inside || booked == Booked::inside;
+    job.booked = booked;
+    job.booked_on = on;
+    job.booked_why = std::move(why);
+    if (counts) rooms_.claim(job);
+    work_.touch(job);
+}
+
+void Reservations::look(Nanos now) {
+    if (!std::exchange(changed_, false) && now < next_) return;
+    next_ = Nanos::never();
+    unix_ = context_.unix(now);
+    forget_ended();
+    list_sold();
+    for (const JobId& id : booked_)
+        if (Job& job = *book_.find(id); job.record.contract->is_sold()) see_contract(job, now);
+    std::set<std::string> gangs;
+    for (const JobId& id : booked_) ask(id, unix_, gangs);
+    place_insides();
+    forecast_.reset();
+    sold_.clear();
+}
+
+void Reservations::forget_ended() {
+    for (auto it = booked_.begin(); it != booked_.end();) {
+        Job* const job = book_.find(*it);
+        const bool gone = !job || is_over(*job) || !is_asked(*job);
+        if (gone && job) put(*job, Booked::no, {});
+        it = gone ? booked_.erase(it) : std::next(it);
+    }
+}
+
+void Reservations::list_sold() {
+    sold_.clear();
+    for (const JobId& id : booked_) {
+        const Job& job = *book_.find(id);
+        const Contract& c = *job.record.contract;
+        if (c.is_sold() && !c.over && !c.node.empty()) sold_[c.node].push_back(&job);
+    }
+}
+
+// What a job asks for is what it was sold. A start that is past is not moved by that.
+bool Reservations::covers(const Contract& c, const Job& job, Nanos unix) {
+    const JobTerms& t = job.record.report.terms;
+    const Booking& b = *t.booking;
+    const Nanos end = (b.start.ns > 0 ? b.start : c.start) + b.span;
+    const bool begins = b.start.ns == 0 || b.start == c.start || (b.start < unix && c.start < unix);
+    return begins && end == c.end && t.cpus <= c.cpus && t.memory_mb <= c.memory_mb;
+}
+
+// -------------------------------------------------------------------------------------------------
+// what was sold
+
+// The jobs that may have to leave carry at most what the node holds, or what is sold of it.
+Nanos Reservations::clearing_of(const Contract& c) const {
+    const Node* const node = book_.find_node(c.node);
+    if (!node) return clear_least;
+    const ProviderReport& r = node->record.report;
+    if (node->used_cpus + c.cpus <= r.cpus && node->used_mb + c.memory_mb <= r.memory_mb)
+        return clear_least;
+    const int64_t mb = std::max<int64_t>(c.memory_mb, node->used_mb + c.memory_mb - r.memory_mb);
+    const int64_t rate = std::max<int64_t>(1, solver_.options().link_bytes_per_s);
+    const Nanos carried = Nanos::from_s(std::min<int64_t>(300, mb * 1'000'000 / rate));
+    return std::min(clear_most, clear_least + carried);
+}
+
+void Reservations::see_contract(Job& job, Nanos now) {
+    Contract& c = job.record.contract.edit();
+    const auto wake_at = [&](Nanos unix) { next_ = std::min(next_, now + (unix - unix_)); };
+    if (!c.over && unix_ >= c.end) {
+        c.over = true;
+        book_.save(job);
+    }
+    if (c.over) return put(job, Booked::no, {});
+    wake_at(c.end);
+    const Nanos clears = c.start - clearing_of(c);
+    // What has begun goes on: when the others have left there is less to clear.
+    const bool begun = job.booked == Booked::clears || job.booked == Booked::holds;
+    if (unix_ < clears && !begun) {
+        // How much is to be cleared is known when it is near.
+        wake_at(unix_ < c.start - clear_most ? c.start - clear_most
+                                             : std::min(clears, unix_ + Nanos::from_s(10)));
+        return put(job, Booked::sold, c.node);
+    }
+    if (!settling_.is_on()) keep_place(job, unix_);
+    if (c.node.empty()) return put(job, Booked::lost, {}, ReasonCode::place_lost);
+    if (unix_ < c.start) {
+        wake_at(c.start);
+        return put(job, Booked::clears, c.node);
+    }
+    put(job, Booked::holds, c.node);
+}
+
+// A contract whose node is gone gets another one.
+void Reservations::keep_place(Job& job, Nanos unix) {
+    Contract& c = job.record.contract.edit();
+    const Node* const node = book_.find_node(c.node);
+    if (node && places_.may_run_at(job, *node)) return;
+    const Span rest{std::max(unix, c.start), c.end};
+    // A node that is away for a moment keeps what runs there.
+    if (node && Places::keeps_guests(*node) && job.record.report.where == c.node) return;
+    const Node* best = nullptr;
+    for (const auto& [name, other] : book_.nodes())
+        if (other.record.report.reserve <= c.price && has_room(job, other, rest, {}) &&
+            is_open(other.record.report, rest, unix) && (!best || before(c.price, other, c.price, *best)))
+            best = &other;
+    if (!best && c.node.empty()) return;
+    if (!c.node.empty()) {
+        ++c.places_lost;
+        std::erase(sold_[c.node], &job);
+    }
+    c.node = best ? best->id() : NodeName{};
+    if (best) sold_[c.node].push_back(&job);
+    book_.save(job);
+}
+
+// -------------------------------------------------------------------------------------------------
+// what is asked for
+
+void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs) {
+    Job& job = *book_.find(id);
+    const Booking& b = *job.record.report.terms.booking;
+    const Contract& c = *job.record.contract;
+    if (!b.asks() || !job.reported || settling_.is_on()) return;
+    if (c.is_sold() && (c.over || covers(c, job, unix))) return;
+    const bool late = b.start.ns > 0 && b.start + b.span <= unix;
+    if (late) return put(job, Booked::no, {});
+    std::vector<Job*> all{&job};
+    if (is_component(job)) {
+        if (!gangs.insert(gang_name(job)).second) return;
+        all = gangs_.of(job);
+        if (all.size() < job.record.report.components) return;
+    }
+    const Nanos start = b.start.ns > 0 ? std::max(b.start, unix) : unix;
+    const Span span{start, (b.start.ns > 0 ? b.start : unix) + b.span};
+    const std::vector<Pick> picks = picks_of(all, span, false);
+    if (!picks.empty()) return sell(picks, span, unix);
+    // What was sold before goes on to hold for a job that is no larger than that.
+    const Reason why = why_not_sold(all, span);
+    for (Job* const one : all) {
+        const Contract& had = *one->record.contract;
+        const JobTerms& t = one->record.report.terms;
+        if (had.is_sold() && t.cpus <= had.cpus && t.memory_mb <= had.memory_mb)
+            one->booked_why = why;
+        else
+            put(*one, one->phase() == JobPhase::waiting ? Booked::asks : Booked::no, {}, why);
+    }
+}
+
+bool Reservations::is_open(const ProviderReport& r, Span span, Nanos unix) {
+    if (r.hours.empty()) return r.on_market;
+    // An owner's own word holds until the next edge of his frames.
+    if (!r.on_market && (r.opens.ns == 0 || r.opens > span.start)) return false;
+    (void)unix;
+    Nanos at = span.start;
+    for (int steps = 0; at < span.end && at < span.start + Nanos{week_ns}; ++steps) {
+        const OpenHours* const h = hours_at(r, at);
+        if (!h || steps > 2'048) return false;
+        at = at + left_of(*h, at);
+    }
+    return true;
+}
+
+// It changes by the hour, and beyond a week it repeats.
+Money Reservations::price_of(const Node& node, Span span, Nanos unix) const {
+    const ProviderReport& r = node.record.report;
+    const Nanos end = std::min(span.end, span.start + Nanos{week_ns});
+    __int128 sum = 0;
+    for (Nanos at = span.start; at < end;) {
+        const Nanos next = std::min(end, Nanos{(at.ns / hour.ns + 1) * hour.ns});
+        const OpenHours* const h = hours_at(r, at);
+        Money price = h ? h->price : r.reserve;
+        if (const auto likely = forecast_->at(static_cast<int32_t>(r.speed), at))
+            price = std::max(price, *likely);
+        if (at < unix + hour)
+            price = std::max(price, solver_.next_price(node.key).value_or(Money{}));
+        sum += static_cast<__int128>(price.micro) * (next - at).ns;
+        at = next;
+    }
+    return Money{std::min(money_max.micro, static_cast<int64_t>(sum / (end - span.start).ns))};
+}
+
+bool Reservations::has_room(const Job& job, const Node& node, Span span,
+                            const std::vector<Pick>& beside) const {
+    const JobReport& report = job.record.report;
+    const JobTerms& t = report.terms;
+    const ProviderReport& r = node.record.report;
+    if (!node.connected || !node.record.has_report || !r.cannot.empty()) return false;
+    if (Places::usable(node) ? !places_.may_run_at(job, node) : Places::lacks(job, node.id()))
+        return false;
+    if (is_component(job) && !report.only_node->empty() && *report.only_node != node.id())
+        return false;
+    int64_t cpus = t.cpus, mb = t.memory_mb + node.rooted_mb;
+    uint32_t of_gang = 1;
+    for (const Pick& p : beside) {
+        if (p.node != &node) continue;
+        cpus += p.job->record.report.terms.cpus;
+        mb += p.job->record.report.terms.memory_mb;
+        ++of_gang;
+    }
+    if (is_component(job) && report.spread > 0 && of_gang > report.spread) return false;
+    // The most that others have at one time: that is where one of them begins, or at the start.
+    std::vector<const Contract*> others;
+    if (const auto sold = sold_.find(node.id()); sold != sold_.end())
+        for (const Job* const other : sold->second) {
+            const Contract& c = *other->record.contract;
+            const bool same = other == &job || (is_component(job) && is_component(*other) &&
+                                                gang_name(*other) == gang_name(job));
+            if (!same && c.start < span.end && c.end > span.start) others.push_back(&c);
+        }
+    const auto fits_at = [&](Nanos at) {
+        int64_t had_cpus = cpus, had_mb = mb;
+        for (const Contract* const c : others)
+            if (c->start <= at && at < c->end) had_cpus += c->cpus, had_mb += c->memory_mb;
+        return had_cpus <= r.cpus && had_mb <= r.memory_mb;
+    };
+    return fits_at(span.start) && std::all_of(others.begin(), others.end(), [&](const Contract* c) {
+               return c->start <= span.start || fits_at(c->start);
+           });
+}
+
+// The larger ones choose first. Empty: one of them finds none.
+std::vector<Reservations::Pick> Reservations::picks_of(const std::vector<Job*>& all, Span span,
+                                                       bool for_any_price) const {
+    if (!forecast_) const_cast<Reservations*>(this)->forecast_.emplace(bids_.history().rows());
+    std::vector<std::pair<Money, const Node*>> nodes;
+    for (const auto& [name, node] : book_.nodes())
+        if (node.record.has_report && is_open(node.record.report, span, unix_))
+            nodes.emplace_back(price_of(node, span, unix_), &node);
+    std::sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
+        return before(a.first, *a.second, b.first, *b.second);
+    });
+    std::vector<Job*> order = all;
+    std::stable_sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
+        return a->record.report.terms.cpus > b->record.report.terms.cpus;
+    });
+    std::vector<Pick> picks;
+    for (Job* const job : order) {
+        const Money most = job->record.report.terms.max_price;
+        const auto found = std::find_if(nodes.begin(), nodes.end(), [&](const auto& one) {
+            return (for_any_price || one.first <= most) && has_room(*job, *one.second, span, picks);
+        });
+        if (found == nodes.end()) return {};
+        picks.push_back({job, found->second, found->first});
+    }
+    return picks;
+}
+
+Reason Reservations::why_not_sold(const std::vector<Job*>& all, Span span) const {
+    for (const Job* const job : all)
+        if (Reason never = places_.why_no_provider(*job);
+            !never.empty() && !never.amount(Figure::least))
+            return never;
+    const std::vector<Pick> dear = picks_of(all, span, true);
+    if (!dear.empty()) {
+        const Pick* worst = &dear.front();
+        for (const Pick& p : dear)
+            if (p.price > worst->price) worst = &p;
+        return Reason(ReasonCode::place_dear)
+            .with(Figure::least, worst->price)
+            .with(Figure::own, worst->job->record.report.terms.max_price);
+    }
+    Reason none = ReasonCode::place_not_sold;
+    const auto about = earliest(all, span);
+    return about ? std::move(none).with(Figure::about, about->ns / 1'000'000'000) : none;
+}
+
+// Room comes when a contract ends or a node opens: those moments are tried, the earliest first.
+std::optional<Nanos> Reservations::earliest(const std::vector<Job*>& all, Span span) const {
+    constexpr size_t tried_most = 64;
+    std::set<Nanos> moments;
+    for (const auto& [node, jobs] : sold_)
+        for (const Job* const job : jobs)
+            if (job->record.contract->end > span.start) moments.insert(job->record.contract->end);
+    for (const auto& [name, node] : book_.nodes())
+        for (const OpenHours& h : node.record.report.hours) {
+            const int64_t into = (span.start.ns - int64_t{h.from_s} * 1'000'000'000) % week_ns;
+            moments.insert(span.start + Nanos{week_ns - (into + week_ns) % week_ns});
+        }
+    size_t tried = 0;
+    for (const Nanos at : moments) {
+        if (++tried > tried_most || at > span.start + ahead_most) break;
+        if (!picks_of(all, {at, at + (span.end - span.start)}, true).empty()) return at;
+    }
+    return std::nullopt;
+}
+
+void Reservations::sell(const std::vector<Pick>& picks, Span span, Nanos unix) {
+    for (const Pick& p : picks) {
+        const JobTerms& t = p.job->record.report.terms;
+        Contract& c = p.job->record.contract.edit();
+        if (c.is_sold() && !c.node.empty()) std::erase(sold_[c.node], p.job);
+        const Nanos start = t.booking->start.ns > 0 ? t.booking->start : span.start;
+        c = {start, span.end, p.node->id(), p.price, t.cpus, t.memory_mb, c.places_lost, unix};
+        sold_[c.node].push_back(p.job);
+        book_.save(*p.job);
+        put(*p.job, Booked::sold, p.node->id());
+        see_contract(*p.job, Nanos{unix.ns - context_.calendar.ns});
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// inside the places of others
+
+// The place where the job is already, or else the one with the most room, of those that have fewest
+// components of its gang. null: none has room.
+Job* Reservations::roomiest(const std::vector<Job*>& places, const Job& job,
+                            std::map<JobId, Room>& rooms) {
+    const JobTerms& t = job.record.report.terms;
+    Job* best = nullptr;
+    const auto key = [&](const Job& place) {
+        const Room& room = rooms.at(place.id());
+        const bool is_there =
+            job.booked == Booked::inside && place.record.report.where == job.booked_on;
+        return std::tuple(room.of_unit, !is_there, -room.cpus);
+    };
+    for (Job* const place : places) {
+        const JobTerms& held = place->record.report.terms;
+        if (place->phase() != JobPhase::running || place->record.unbacked) continue;
+        const Room& room =
+            rooms.try_emplace(place->id(), Room{held.cpus, held.memory_mb}).first->second;
+        // A place that names no memory bounds none.
+        const bool fits = t.cpus <= room.cpus && (held.memory_mb == 0 || t.memory_mb <= room.mb);
+        if (fits && (!best || key(*place) < key(*best))) best = place;
+    }
+    return best;
+}
+
+// Those that are inside stay there; the others follow in their order as long as there is room. All
+// components of a gang have room, or none is let in.
+void Reservations::place_insides() {
+    std::vector<std::vector<Job*>> units;
+    std::set<std::string> gangs;
+    for (const JobId& id : booked_) {
+        Job& job = *book_.find(id);
+        if (job.record.report.terms.booking->within.empty()) continue;
+        if (!is_component(job))
+            units.push_back({&job});
+        else if (gangs.insert(gang_name(job)).second)
+            units.push_back(gangs_.of(job));
+    }
+    std::stable_sort(units.begin(), units.end(), [](const auto& a, const auto& b) {
+        const auto key = [](const Job& job) {
+            return std::tuple(job.booked != Booked::inside, job.record.report.submitted, job.id());
+        };
+        return key(*a.front()) < key(*b.front());
+    });
+    std::map<JobId, Room> rooms;
+    std::map<NodeName, std::pair<int64_t, int64_t>> inside;
+    for (const std::vector<Job*>& unit : units) {
+        place_inside(unit, rooms);
+        for (const Job* const job : unit) {
+            if (job->booked != Booked::inside) continue;
+            auto& [cpus, mb] = inside[job->booked_on];
+            cpus += job->record.report.terms.cpus;
+            mb += job->record.report.terms.memory_mb;
+        }
+    }
+    for (auto& [name, node] : book_.nodes()) {
+        const auto it = inside.find(name);
+        const auto sum = it == inside.end() ? std::pair<int64_t, int64_t>{} : it->second;
+        if (std::pair{node.inside_cpus, node.inside_mb} == sum) continue;
+        std::tie(node.inside_cpus, node.inside_mb) = sum;
+        work_.touch(node);
+    }
+}
+
+void Reservations::place_inside(const std::vector<Job*>& unit, std::map<JobId, Room>& rooms) {
+    const JobReport& first = unit.front()->record.report;
+    const std::string& name = first.terms.booking->within;
+    const auto wait = [&](ReasonCode code) {
+        for (Job* const job : unit)
+            put(*job, Booked::outside, {}, Reason(code).with(Figure::job, name));
+    };
+    const auto id = parse_job_id(name);
+    Job* const outer = id ? book_.find(*id) : nullptr;
+    if (!outer || is_over(*outer) || outer->record.report.uid != first.uid ||
+        !outer->record.report.terms.booking->holds)
+        return wait(ReasonCode::inside_gone);
+    const std::vector<Job*> places =
+        is_component(*outer) ? gangs_.of(*outer) : std::vector<Job*>{outer};
+    if (is_component(*unit.front()) && unit.size() < first.components)
+        return wait(ReasonCode::inside_waits);
+    std::vector<std::pair<Job*, Job*>> put_there;  // a job and its place
+    for (Job* const job : unit) {
+        Job* const place = roomiest(places, *job, rooms);
+        if (!place) break;
+        Room& room = rooms.at(place->id());
+        room.cpus -= job->record.report.terms.cpus;
+        room.mb -= job->record.report.terms.memory_mb;
+        ++room.of_unit;
+        put_there.emplace_back(job, place);
+    }
+    for (auto& [place, room] : rooms) room.of_unit = 0;
+    if (put_there.size() == unit.size()) {
+        for (const auto& [job, place] : put_there)
+            put(*job, Booked::inside, place->record.report.where);
+        return;
+    }
+    for (const auto& [job, place] : put_there) {
+        rooms.at(place->id()).cpus += job->record.report.terms.cpus;
+        rooms.at(place->id()).mb += job->record.report.terms.memory_mb;
+    }
+    // While a place is on its way, what is inside stays as it is, and follows.
+    const bool moves = std::any_of(places.begin(), places.end(),
+                                   [](const Job* place) { return is_on_its_way(*place); });
+    const bool runs = std::any_of(places.begin(), places.end(), [](const Job* place) {
+        return place->phase() == JobPhase::running && !place->record.unbacked;
+    });
+    if (moves && unit.front()->booked == Booked::inside) return;
+    wait(runs ? ReasonCode::inside_full : ReasonCode::inside_waits);
+}
+
+}  // namespace souk::market

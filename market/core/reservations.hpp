@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Reservations: places that are sold ahead of their time (srun --start, --for), and jobs that run
+// inside the place of another one (srun --in).
+//
+// A job that asks for a span gets a contract: a node, from a moment to another, at a price per
+// CPU-hour that does not change. All components of a gang get theirs together, or none does. The
+// node is one that is on the market all that time as far as its owner's frames say, and has that
+// room beside all other contracts and beside jobs that cannot leave it; nobody says how long
+// anything else runs there, because whatever runs there can be moved or frozen. Of these nodes it
+// is the one with the least price for its speed.
+//
+// The price is the mean, over the hours of the span, of what a place on such a machine is likely to
+// cost (PriceForecast) or what the owner asks then, whichever is more; within the next hour it is
+// at least what the node's next place costs now. It does not depend on what the job bids, which
+// only says whether the place is bought.
+//
+// Some time before the start the solver is told that the job is there, so that the room is cleared;
+// that time is as long as the memory of those who may have to leave takes to be carried. At the
+// start the job gets its order, and until the end it pays its price and loses its place to no bid.
+// Then it goes on at the market's price, for its bid. A node that is gone breaks the contract:
+// another one with room takes its place at the same price if its owner asks no more; without one
+// the job competes with its bid until there is. Only time in which it runs is paid.
+//
+// A job that runs inside another one's place takes no room of the market and pays nothing: the
+// other one pays. It goes where that one goes, and stands still while that one does not run.
+//
+// Pure; part of Market. It owns which jobs have booked; contracts are kept in their records.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "market/core/bidding.hpp"
+#include "market/core/book.hpp"
+#include "market/core/gang_list.hpp"
+#include "market/core/market_context.hpp"
+#include "market/core/places.hpp"
+#include "market/core/price_forecast.hpp"
+#include "market/core/room_claims.hpp"
+#include "market/core/settling.hpp"
+#include "market/core/solver.hpp"
+#include "market/core/work_list.hpp"
+
+namespace souk::market {
+
+class Reservations {
+  public:
+    static constexpr Nanos clear_least = Nanos::from_s(2), clear_most = Nanos::from_s(300);
+    static constexpr Nanos ahead_most = Nanos::from_s(366 * 86'400);
+
+    Reservations(const MarketContext& context, Book& book, const Places& places,
+                 const Solver& solver, const Bidding& bids, GangList& gangs,
+                 const Settling& settling, RoomClaims& rooms, WorkList& work)
+        : context_(context),
+          book_(book),
+          places_(places),
+          solver_(solver),
+          bids_(bids),
+          gangs_(gangs),
+          settling_(settling),
+          rooms_(rooms),
+          work_(work) {}
+
+    // A job was reported or loaded.
+    void note(const Job& job);
+    // A node came, went or offers something else.
+    void changed() { changed_ = true; }
+    // Sells what is asked for, and sees what time has changed. To be called before each decision.
+    void look(Nanos now);
+    // When time alone asks for look().
+    Nanos next() const { return changed_ ? Nanos{0} : next_; }
+    // The jobs that have booked or run inside others.
+    const std::set<JobId>& booked() const { return booked_; }
+
+  private:
+    // One place of those that are sold together.
+    struct Pick {
+        Job* job = nullptr;
+        const Node* node = nullptr;
+        Money price;
+    };
+    struct Span {
+        Nanos start, end;  // Unix time
+    };
+
+    static bool is_asked(const Job& job);
+    static bool covers(const Contract& contract, const Job& job, Nanos unix);
+    void forget_ended();
+    void list_sold();
+    void see_contract(Job& job, Nanos now);
+    void keep_place(Job& job, Nanos unix);
+    Nanos clearing_of(const Contract& contract) const;
+    void ask(const JobId& id, Nanos unix, std::set<std::string>& gangs);
+    std::vector<Pick> picks_of(const std::vector<Job*>& all, Span span, bool for_any_price) const;
+    bool has_room(const Job& job, const Node& node, Span span,
+                  const std::vector<Pick>& beside) const;
+    static bool is_open(const ProviderReport& report, Span span, Nanos unix);
+    Money price_of(const Node& node, Span span, Nanos unix) const;
+    Reason why_not_sold(const std::vector<Job*>& all, Span span) const;
+    std::optional<Nanos> earliest(const std::vector<Job*>& all, Span span) const;
+    void sell(const std::vector<Pick>& picks, Span span, Nanos unix);
+    // What is left of a place for jobs inside it.
+    struct Room {
+        int64_t cpus = 0, mb = 0;
+        int64_t of_unit = 0;  // components of the gang that is being placed
+    };
+    void place_insides();
+    void place_inside(const std::vector<Job*>& unit, std::map<JobId, Room>& rooms);
+    static Job* roomiest(const std::vector<Job*>& places, const Job& job,
+                         std::map<JobId, Room>& rooms);
+    void put(Job& job, Booked booked, const NodeName& on, Reason why = {});
+
+    const MarketContext& context_;
+    Book& book_;
+    const Places& places_;
+    const Solver& solver_;
+    const Bidding& bids_;
+    GangList& gangs_;
+    const Settling& settling_;
+    RoomClaims& rooms_;
+    WorkList& work_;
+
+    std::set<JobId> booked_;
+    bool changed_ = false;
+    Nanos next_ = Nanos::never();
+    // of the present look()
+    std::map<NodeName, std::vector<const Job*>> sold_;  // contracts that are not over
+    std::optional<PriceForecast> forecast_;
+    Nanos unix_;
+};
+
+}  // namespace souk::market

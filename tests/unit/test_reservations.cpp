@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market: places that are sold ahead of their time (srun --start, --for), and jobs inside the
+// places of others (srun --in).
+#include <random>
+
+#include "tests/unit/market_world.hpp"
+
+using namespace souk;
+using namespace souk::market;
+
+namespace {
+
+Nanos s(int64_t n) { return Nanos::from_s(n); }
+
+// A Monday at 0:00 UTC is at `now` = 0.
+constexpr Nanos monday = Nanos::from_s(1'700'438'400);
+
+World world() {
+    World w;
+    w.calendar = monday;
+    w.market->set_calendar(monday);
+    return w;
+}
+
+struct Asked {
+    int64_t start_s = 0;  // of `now`; 0: at once
+    int64_t span_s = 0;
+    int32_t cpus = 1;
+    bool early = false, holds = false;
+    std::string within = {};
+};
+
+JobId book(World& w, const NodeName& home, int64_t price, const Asked& asked,
+           uint32_t uid = 1000) {
+    const JobId id = w.submit(home, price, Nanos::never(), asked.cpus, 100, {}, uid);
+    Booking b;
+    if (asked.start_s > 0) b.start = monday + s(asked.start_s);
+    b.span = s(asked.span_s);
+    b.early = asked.early;
+    b.holds = asked.holds;
+    b.within = asked.within;
+    // As its home would have told it from the beginning.
+    w.jobs[id].report.terms.booking = b;
+    w.tell(w.jobs[id]);
+    return id;
+}
+
+NodeName where(World& w, const JobId& id) {
+    return w.phase(id) == JobPhase::running ? w.market->find(id)->record.report.where : "";
+}
+
+const Contract& contract(World& w, const JobId& id) {
+    return *w.market->find(id)->record.contract;
+}
+
+ReasonCode code(World& w, const JobId& id) {
+    return w.market->reason(*w.market->find(id)).code;
+}
+
+}  // namespace
+
+START_TEST(a_place_is_kept_from_the_second_for_which_it_was_sold) {
+    World w = world();
+    w.add_node("n1", 100, 1, 2);
+    w.add_node("n2", 100, 2, 2);
+    std::vector<JobId> others;
+    for (int i = 0; i < 4; ++i) others.push_back(w.submit("n1", 50 + i));
+    w.run_for(s(5));
+    const JobId id = book(w, "n1", 10, {.start_s = 100, .span_s = 60, .cpus = 2}, 7);
+    w.run_for(s(5));
+    ck_assert(code(w, id) == ReasonCode::place_dear);
+    w.jobs[id].report.terms.max_price = Money::units(60);
+    w.tell(w.jobs[id]);
+    w.run_for(s(5));
+    ck_assert(code(w, id) == ReasonCode::reserved_from);
+    const Money price = contract(w, id).price;
+    ck_assert_msg(price >= Money::units(50) && price < Money::units(55), "%s",
+                  format_money(price).c_str());
+    // From now on it bids less than each of the others. Its place is sold.
+    w.jobs[id].report.terms.max_price = Money::units(10);
+    w.tell(w.jobs[id]);
+    w.run_for(s(5));
+    ck_assert(contract(w, id).is_sold());
+    for (const JobId& other : others) ck_assert(w.phase(other) == JobPhase::running);
+    w.run_until(s(99));
+    ck_assert(w.phase(id) == JobPhase::waiting);
+    w.run_until(s(101));
+    ck_assert_text(where(w, id), contract(w, id).node);
+    ck_assert(code(w, id) == ReasonCode::reserved_until);
+    ck_assert(w.market->find(id)->record.price == contract(w, id).price);
+    w.run_until(s(159));
+    ck_assert_text(where(w, id), contract(w, id).node);
+    // Then it goes on at the market's price for its bid, and others bid more.
+    w.run_until(s(175));
+    ck_assert(w.phase(id) == JobPhase::frozen);
+    const Money paid = w.market->find(id)->record.account.amount;
+    const Money due = cost_of(contract(w, id).price, 2, s(60));
+    ck_assert_msg(paid >= Money{due.micro * 98 / 100} && paid <= Money{due.micro * 11 / 10},
+                  "%s for %s", format_money(paid).c_str(), format_money(due).c_str());
+    for (const JobId& other : others) ck_assert(w.phase(other) == JobPhase::running);
+}
+END_TEST
+
+START_TEST(no_more_is_sold_than_there_is_and_the_next_time_is_told) {
+    World w = world();
+    w.add_node("n1", 100, 1, 4);
+    w.run_for(s(2));
+    const JobId a = book(w, "n1", 20, {.start_s = 1'000, .span_s = 100, .cpus = 3}),
+                b = book(w, "n1", 20, {.start_s = 1'050, .span_s = 100, .cpus = 2}),
+                c = book(w, "n1", 20, {.start_s = 1'050, .span_s = 100, .cpus = 1}),
+                d = book(w, "n1", 20, {.start_s = 1'100, .span_s = 40, .cpus = 3});
+    w.run_for(s(5));
+    ck_assert(contract(w, a).is_sold() && contract(w, c).is_sold() && contract(w, d).is_sold());
+    ck_assert(!contract(w, b).is_sold());
+    ck_assert(code(w, b) == ReasonCode::place_not_sold);
+    ck_assert_msg(w.comment(b).find("the earliest that has: ") != std::string::npos, "%s",
+                  w.comment(b).c_str());
+    // One that ends gives its room back.
+    w.end(w.jobs[a]);
+    w.end(w.jobs[d]);
+    w.run_for(s(5));
+    ck_assert(contract(w, b).is_sold());
+}
+END_TEST
+
+START_TEST(a_price_of_a_time_to_come_is_the_owners_or_what_the_history_says) {
+    World w = world();
+    w.add_node("n1", 100, 1, 1);
+    ProviderReport p = w.providers["n1"];
+    // 0:00 to 12:00 at 3, 12:00 to 24:00 at 7, on a Monday alone.
+    p.hours = {{345'600, 388'800, Money::units(3)}, {388'800, 432'000, Money::units(7)}};
+    w.set_provider(p);
+    w.run_for(s(2));
+    const JobId noon = book(w, "n1", 20, {.start_s = 11 * 3'600, .span_s = 7'200}),
+                dear = book(w, "n1", 6, {.start_s = 13 * 3'600, .span_s = 3'600}),
+                night = book(w, "n1", 20, {.start_s = 23 * 3'600, .span_s = 7'200});
+    w.run_for(s(5));
+    ck_assert(contract(w, noon).price == Money::units(5));
+    ck_assert(code(w, dear) == ReasonCode::place_dear);
+    ck_assert(code(w, night) == ReasonCode::place_not_sold);
+    w.jobs[dear].report.terms.max_price = Money::units(8);
+    w.tell(w.jobs[dear]);
+    w.run_for(s(2));
+    ck_assert(contract(w, dear).price == Money::units(7));
+}
+END_TEST
+
+START_TEST(a_contract_outlives_the_market_and_a_node_that_leaves) {
+    World w = world();
+    w.add_node("n1", 100, 1, 2);
+    w.add_node("n2", 90, 1, 2);
+    w.run_for(s(2));
+    const JobId id = book(w, "n2", 20, {.start_s = 50, .span_s = 1'000, .cpus = 2});
+    w.run_for(s(5));
+    ck_assert_text(contract(w, id).node, "n1");
+    w.restart();
+    w.connect("n1");
+    w.connect("n2");
+    w.run_for(s(5));
+    ck_assert_text(contract(w, id).node, "n1");
+    w.run_until(s(60));
+    ck_assert_text(where(w, id), "n1");
+    ProviderReport p = w.providers["n1"];
+    p.on_market = false;
+    w.set_provider(p);
+    w.run_for(s(20));
+    ck_assert_text(where(w, id), "n2");
+    ck_assert(contract(w, id).places_lost == 1);
+    ck_assert(w.market->find(id)->record.price == contract(w, id).price);
+    p = w.providers["n2"];
+    p.on_market = false;
+    w.set_provider(p);
+    w.run_for(s(20));
+    ck_assert(code(w, id) == ReasonCode::place_lost);
+    p.on_market = true;
+    w.set_provider(p);
+    w.run_for(s(20));
+    ck_assert_text(where(w, id), "n2");
+}
+END_TEST
+
+START_TEST(jobs_inside_a_place_take_its_room_and_pay_nothing) {
+    World w = world();
+    w.add_node("n1", 100, 1, 4);
+    w.add_node("n2", 90, 1, 4);
+    w.run_for(s(2));
+    const JobId place = book(w, "n1", 20, {.cpus = 3, .holds = true});
+    w.run_for(s(5));
+    ck_assert_text(where(w, place), "n1");
+    const JobId one = book(w, "n1", 1, {.cpus = 2, .within = place.text()}),
+                two = book(w, "n1", 99, {.cpus = 2, .within = place.text()}),
+                foreign = book(w, "n1", 99, {.within = place.text()}, 7),
+                other = w.submit("n1", 1);
+    w.run_for(s(5));
+    ck_assert_text(where(w, one), "n1");
+    ck_assert_text(where(w, other), "n1");  // the fourth CPU is still free
+    ck_assert(code(w, two) == ReasonCode::inside_full);
+    ck_assert(code(w, foreign) == ReasonCode::inside_gone);
+    w.run_for(s(60));
+    ck_assert(w.cost(one) == Money{});
+    ck_assert(w.cost(place) > Money{});
+    // It goes where its place goes.
+    ProviderReport p = w.providers["n1"];
+    p.on_market = false;
+    w.set_provider(p);
+    w.run_for(s(30));
+    ck_assert_text(where(w, place), "n2");
+    ck_assert_text(where(w, one), "n2");
+    w.end(w.jobs[one]);
+    w.run_for(s(10));
+    ck_assert_text(where(w, two), "n2");
+    w.end(w.jobs[place]);
+    w.run_for(s(10));
+    ck_assert(w.phase(two) == JobPhase::frozen);
+    ck_assert(code(w, two) == ReasonCode::inside_gone);
+    ck_assert_text(w.market->audit(), "");
+}
+END_TEST
+
+START_TEST(all_components_are_sold_places_or_none) {
+    World w = world();
+    for (const char* name : {"n1", "n2", "n3"}) w.add_node(name, 100, 1, 2);
+    w.run_for(s(2));
+    const auto gang_at = [&](int64_t start_s, uint32_t of) {
+        return w.submit_gang("n1", 20, of, 2, Nanos::never(), UINT32_MAX, [&](JobReport& r) {
+            r.terms.booking = Booking{monday + s(start_s), s(100)};
+        });
+    };
+    const auto two = gang_at(100, 2), more = gang_at(150, 2), later = gang_at(200, 3);
+    w.run_for(s(5));
+    for (const JobId& id : two) ck_assert(contract(w, id).is_sold());
+    ck_assert(contract(w, two[0]).node != contract(w, two[1]).node);
+    for (const JobId& id : more) ck_assert(!contract(w, id).is_sold());
+    for (const JobId& id : later) ck_assert(contract(w, id).is_sold());
+    w.run_until(s(101));
+    for (const JobId& id : two) ck_assert_text(where(w, id), contract(w, id).node);
+    w.run_until(s(205));
+    for (const JobId& id : later) ck_assert_text(where(w, id), contract(w, id).node);
+}
+END_TEST
+
+START_TEST(a_gang_runs_in_the_places_of_another_one) {
+    World w = world();
+    for (const char* name : {"n1", "n2", "n3"}) w.add_node(name, 100, 1, 2);
+    w.run_for(s(2));
+    const auto gang = [&](uint32_t of, int32_t cpus, const Booking& b) {
+        return w.submit_gang("n1", 20, of, cpus, Nanos::never(), UINT32_MAX, [&](JobReport& r) {
+            r.terms.booking = b;
+            if (!b.within.empty()) r.terms.memory_mb = 40;
+        });
+    };
+    const auto places = gang(3, 2, {.holds = true});
+    w.run_for(s(5));
+    for (const JobId& id : places) ck_assert(w.phase(id) == JobPhase::running);
+    const auto first = gang(2, 2, {.within = places[0].text()}),
+               second = gang(2, 1, {.within = places[0].text()}),
+               third = gang(2, 1, {.within = places[0].text()});
+    w.run_for(s(5));
+    ck_assert(where(w, first[0]) != where(w, first[1]) && !where(w, first[1]).empty());
+    // One place is left, with room for two.
+    ck_assert_text(where(w, second[0]), where(w, second[1]));
+    ck_assert_msg(!where(w, second[0]).empty(), "%s", w.comment(second[0]).c_str());
+    for (const JobId& id : third) ck_assert(code(w, id) == ReasonCode::inside_full);
+    for (const JobId& id : first) w.end(w.jobs[id]);
+    w.run_for(s(5));
+    ck_assert(where(w, third[0]) != where(w, third[1]) && !where(w, third[1]).empty());
+}
+END_TEST
+
+// Random requests, ends, owners that come and go, and restarts. What was sold is never more than a
+// node has, and whoever has a place begins within a second of the time, unless his node has left.
+START_TEST(random_reservations_are_kept) {
+    for (uint32_t seed = 1; seed <= 25; ++seed) {
+        std::mt19937 random(seed);
+        const auto upto = [&](int64_t n) {
+            return static_cast<int64_t>(random() % static_cast<uint64_t>(n));
+        };
+        World w = world();
+        std::map<NodeName, int32_t> cpus;
+        for (const char* name : {"n1", "n2", "n3"}) {
+            cpus[name] = static_cast<int32_t>(1 + upto(4));
+            w.add_node(name, 80 + upto(40), 1 + upto(3), cpus[name], 100'000);
+        }
+        std::vector<JobId> booked;
+        for (int step = 0; step < 120; ++step) {
+            const int64_t now_s = w.now.ns / 1'000'000'000;
+            switch (upto(8)) {
+                case 0:
+                case 1:
+                    booked.push_back(book(w, "n1", 1 + upto(30),
+                                          {.start_s = now_s + upto(60),
+                                           .span_s = 1 + upto(80),
+                                           .cpus = static_cast<int32_t>(1 + upto(4)),
+                                           .early = upto(2) == 0}));
+                    break;
+                case 2: (void)w.submit("n2", 1 + upto(90), s(1 + upto(40))); break;
+                case 3:
+                    if (!booked.empty()) {
+                        World::HomeJob& job = w.jobs[booked[static_cast<size_t>(
+                            upto(static_cast<int64_t>(booked.size())))]];
+                        if (job.report.phase == JobPhase::running && !job.doing) w.end(job);
+                    }
+                    break;
+                case 4: {
+                    ProviderReport p = w.providers["n3"];
+                    p.on_market = upto(2) == 0;
+                    w.set_provider(p);
+                    break;
+                }
+                default: break;
+            }
+            w.run_for(Nanos::from_ms(200 + upto(4'000)));
+            std::map<NodeName, std::vector<Contract>> sold;
+            for (const JobId& id : booked) {
+                const Job* const job = w.market->find(id);
+                if (!job || job->phase() == JobPhase::finished) continue;
+                const Contract& c = *job->record.contract;
+                if (!c.is_sold() || c.over || c.node.empty()) continue;
+                sold[c.node].push_back(c);
+                const Nanos unix = w.now + monday;
+                if (c.node == "n3" || c.places_lost > 0) continue;  // which comes and goes
+                if (unix > c.start + s(2) && unix < c.end && unix > c.sold + s(2))
+                    ck_assert_msg(where(w, id) == c.node, "seed %u: %s is not on %s", seed,
+                                  id.text().c_str(), c.node.c_str());
+            }
+            for (const auto& [node, all] : sold)
+                for (const Contract& at : all) {
+                    int32_t sum = 0;
+                    for (const Contract& c : all)
+                        if (c.start <= at.start && at.start < c.end) sum += c.cpus;
+                    ck_assert_msg(sum <= cpus[node], "seed %u: %d of %d CPUs of %s are sold", seed,
+                                  sum, cpus[node], node.c_str());
+                }
+        }
+    }
+}
+END_TEST
+
+UNIT_SUITE(reservations, a_place_is_kept_from_the_second_for_which_it_was_sold,
+           no_more_is_sold_than_there_is_and_the_next_time_is_told,
+           a_price_of_a_time_to_come_is_the_owners_or_what_the_history_says,
+           a_contract_outlives_the_market_and_a_node_that_leaves,
+           jobs_inside_a_place_take_its_room_and_pay_nothing,
+           all_components_are_sold_places_or_none,
+           a_gang_runs_in_the_places_of_another_one, random_reservations_are_kept);
