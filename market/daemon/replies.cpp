@@ -18,7 +18,9 @@
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/money_replies.hpp"
 #include "market/daemon/node_list.hpp"
+#include "market/daemon/plan_reply.hpp"
 #include "market/daemon/quote_replies.hpp"
+#include "market/daemon/reservation_list.hpp"
 #include "market/daemon/user_replies.hpp"
 #include "market/daemon/why_reply.hpp"
 #include "market/store/usage_report.hpp"
@@ -103,6 +105,14 @@ Result<std::string> list_jobs(const Context& c) {
 
 Result<std::string> list_providers(const Context& c) {
     return list_nodes_reply(c.market, c.face.uncertified, c.args, c.after, c.now, c.next);
+}
+
+Result<std::string> reservations(const Context& c) {
+    return reservations_reply(c.market, c.after, c.now, c.uid, c.next);
+}
+
+Result<std::string> plan(const Context& c) {
+    return plan_reply(c.market, c.args, c.after, c.now, c.uid, c.next);
 }
 
 // The market as a whole, then its nodes and its jobs, finished ones left out.
@@ -435,6 +445,8 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"status", {0, status}},
         {"list-jobs", {any_args, list_jobs}},
         {"list-providers", {any_args, list_providers}},
+        {"reservations", {0, reservations}},
+        {"plan", {any_args, plan}},
         {"dump", {0, dump}},
         {"job", {1, job}},
         {"why", {1, why}},

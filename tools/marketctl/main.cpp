@@ -18,6 +18,7 @@
 #include "tools/marketctl/money.hpp"
 #include "tools/marketctl/output.hpp"
 #include "tools/marketctl/pay.hpp"
+#include "tools/marketctl/plan.hpp"
 #include "tools/marketctl/report.hpp"
 #include "tools/marketctl/user.hpp"
 #include "tools/marketctl/views.hpp"
@@ -41,6 +42,7 @@ constexpr Verb verbs[] = {
     {"list-jobs", "lj", "", false, nullptr},
     {"list-providers", "lp", "", false, providers_text},
     {"job", nullptr, "J", false, job_text},
+    {"reservations", nullptr, "", false, reservations_text},
     {"dump", nullptr, "", false, dump_text},
     {"move", nullptr, "JN", true, nullptr},
     {"freeze", nullptr, "J", true, nullptr},
@@ -123,6 +125,7 @@ struct Given {
     OutputOptions output;
     ColumnOptions columns;
     std::string needs;
+    PlanOptions plan;
 };
 
 constexpr const char* list_columns =
@@ -166,6 +169,8 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
         return fail(std::string(name) + ": --open and -o are for list-jobs and history");
     if (name != "list-providers" && name != "lp" && !given.needs.empty())
         return fail(std::string(name) + ": --needs is for list-providers");
+    if (name != "plan" && given.plan.any())
+        return fail(std::string(name) + ": --until, --if and --svg are for plan");
     if (name != "output" && given.output.any())
         return fail(std::string(name) + ": --follow and --lines are for output");
     const bool statement = name == "statement";
@@ -198,6 +203,8 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
         TRY_ASSIGN(question, project_question(words));
     } else if (name == "output") {
         TRY_ASSIGN(question, output_question(words, given.output));
+    } else if (name == "plan") {
+        TRY_ASSIGN(question, plan_question(words, given.plan));
     } else if (name == "set") {
         TRY_ASSIGN(question, set_question(words));
     } else if (name == "job" && words.size() == 1 && std::string_view(words[0]).ends_with("[*]")) {
@@ -212,6 +219,8 @@ const std::vector<VerbHelp> verbs_help = {
     {"status", "the market, its jobs and what they are worth"},
     {"list-jobs (lj)", "every live job (--state finish, --state all: also those that ended)"},
     {"list-providers (lp)", "every provider; with --needs those that a job could ask for so"},
+    {"reservations", "places that are sold ahead or asked for (srun --start, --for)"},
+    {"plan", "what is to run where and until when: what is sold, what runs, what is likely then"},
     {"job ID",
      "all about one job; with --story the steps of its life, with --load what it uses; ID[*]: all "
      "of "
@@ -338,7 +347,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
 // Long: a table.
 std::vector<Option> options_of(Given& given) {
     auto& [order, money, user, decisions, several, report, last, step, pay, output, columns,
-           needs] = given;
+           needs, plan] = given;
     return {
         {0, "hold", nullptr,
          "with move, freeze, thaw: until 'release', the market does not undo it",
@@ -371,6 +380,11 @@ std::vector<Option> options_of(Given& given) {
          set_text(columns.names)},
         {0, "needs", "EXPRESSION",
          "with list-providers: only nodes that are this, as srun --needs has it", set_text(needs)},
+        {0, "until", "TIME", "with plan: to then (18:00, 2026-12-24, 12h; default: a day)",
+         set_text(plan.until)},
+        {0, "if", "WHAT", "with plan: as if a node were gone: 'NODE off', 'NODE off at 18:00'",
+         set_text(plan.what_if)},
+        {0, "svg", nullptr, "with plan: a picture, on stdout", set_flag(plan.svg)},
         {0, "all", nullptr, "with cancel: all your live jobs (root: everybody's)",
          set_flag(several.all)},
         {0, "by", "WHAT", "with report: user (the default), node or day (UTC)",

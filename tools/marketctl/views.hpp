@@ -14,6 +14,7 @@ Result<std::string> status_text(const Answer& answer);
 Result<std::string> limits_text(const Answer& answer);
 Result<std::string> set_text(const Answer& answer);
 Result<std::string> providers_text(const Answer& answer);
+Result<std::string> reservations_text(const Answer& answer);
 Result<std::string> job_text(const Answer& answer);
 Result<std::string> reasons_text(const Answer& answer);
 Result<std::string> story_text(const Answer& answer);

@@ -42,6 +42,7 @@ constexpr Elsewhere slurm_options[] = {
     {"--pty", "", "srun on a terminal is the job's terminal already"},
     {"--chdir", "-D", "a job begins in the directory in which srun runs"},
     {"--export", "", "a job has the environment of srun"},
+    {"--reservation", "", "--start TIME --for TIME reserves a place; --in ID runs in one"},
     {"--hold", "-H", "marketctl hold ID holds a job"},
     {"--mail-type", "", "no mail is sent; --wait ends as the job does"},
     {"--mail-user", "", "no mail is sent; --wait ends as the job does"},

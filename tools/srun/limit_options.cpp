@@ -7,8 +7,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <optional>
 
 #include "kernel/base/number.hpp"
 #include "kernel/base/units.hpp"
@@ -20,36 +18,6 @@ namespace souk::tools {
 namespace {
 
 constexpr Nanos limit_max = Nanos::from_s(900'000'000);
-
-// [DAYS-]HOURS:MINUTES[:SECONDS] and MINUTES:SECONDS as Slurm reads them, or a number with a unit.
-// A number alone is minutes.
-Result<Nanos> parse_limit(std::string_view text) {
-    if (text.find(':') == text.npos)
-        return parse_span(text, Nanos::from_s(60), Nanos::from_s(1), limit_max);
-    const auto bad = [&] { return fail("'" + std::string(text) + "' is no time such as 2:30:00"); };
-    const size_t dash = text.find('-');
-    std::vector<int64_t> parts;
-    std::string_view rest = dash == text.npos ? text : text.substr(dash + 1);
-    for (bool more = true; more && parts.size() < 4;) {
-        const std::string_view part = rest.substr(0, rest.find(':'));
-        const auto n = whole_number<uint32_t>(part);
-        if (!n) return bad();
-        parts.push_back(*n);
-        more = part.size() < rest.size();
-        if (more) rest.remove_prefix(part.size() + 1);
-    }
-    if (parts.size() < 2 || parts.size() > 3) return bad();
-    int64_t seconds = 0;
-    for (const int64_t part : parts) seconds = seconds * 60 + part;
-    if (dash != text.npos) {
-        const auto days = whole_number<uint32_t>(text.substr(0, dash));
-        if (!days) return bad();
-        if (parts.size() == 2) seconds *= 60;  // hours and minutes
-        seconds += int64_t{*days} * 86'400;
-    }
-    if (seconds < 1 || seconds > limit_max.ns / 1'000'000'000) return bad();
-    return Nanos::from_s(seconds);
-}
 
 // TIME, or TIME@SPEED: as long as a machine of that speed would take.
 Status set_time_limit(SrunOptions& o, std::string_view text) {
@@ -146,44 +114,34 @@ Status add_nodes(SrunOptions& o, std::string_view names, bool on_them) {
     return add_needs(o, std::string(on_them ? "" : "not ") + "node in [" + list + "]");
 }
 
-// YYYY-MM-DD[THH:MM[:SS]], or HH:MM[:SS], the next time; nullopt: another form.
-std::optional<time_t> moment_of(const std::string& text, time_t now) {
-    for (const char* form :
-         {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%H:%M:%S", "%H:%M"}) {
-        tm at{};
-        ::localtime_r(&now, &at);
-        at.tm_hour = at.tm_min = at.tm_sec = 0;
-        const char* const end = ::strptime(text.c_str(), form, &at);
-        if (!end || *end != '\0') continue;
-        at.tm_isdst = -1;
-        time_t moment = ::mktime(&at);
-        if (form[1] == 'H' && moment <= now) {
-            ++at.tm_mday;
-            at.tm_isdst = -1;
-            moment = ::mktime(&at);
-        }
-        return moment;
-    }
-    return {};
-}
-
 }  // namespace
 
-Status set_begin(SrunOptions& o, const std::string& text) {
-    const time_t now = ::time(nullptr);
-    if (const auto moment = moment_of(text, now)) {
-        constexpr time_t latest = time_t{4'000'000'000};
-        if (*moment <= now) return fail("'" + text + "' is over");
-        if (*moment > latest) return fail("'" + text + "' is too far ahead");
-        o.begin = Nanos::from_s(*moment);
-        return {};
+Result<Nanos> parse_limit(std::string_view text) {
+    if (text.find(':') == text.npos)
+        return parse_span(text, Nanos::from_s(60), Nanos::from_s(1), limit_max);
+    const auto bad = [&] { return fail("'" + std::string(text) + "' is no time such as 2:30:00"); };
+    const size_t dash = text.find('-');
+    std::vector<int64_t> parts;
+    std::string_view rest = dash == text.npos ? text : text.substr(dash + 1);
+    for (bool more = true; more && parts.size() < 4;) {
+        const std::string_view part = rest.substr(0, rest.find(':'));
+        const auto n = whole_number<uint32_t>(part);
+        if (!n) return bad();
+        parts.push_back(*n);
+        more = part.size() < rest.size();
+        if (more) rest.remove_prefix(part.size() + 1);
     }
-    const auto span = parse_span(text.starts_with("now+") ? text.substr(4) : text, Nanos{},
-                                 Nanos::from_s(1), limit_max);
-    if (!span)
-        return fail("'" + text + "' is no time such as 9:30, 2026-12-24T18:00 or 90m (from now)");
-    o.begin = Nanos::from_s(now) + *span;
-    return {};
+    if (parts.size() < 2 || parts.size() > 3) return bad();
+    int64_t seconds = 0;
+    for (const int64_t part : parts) seconds = seconds * 60 + part;
+    if (dash != text.npos) {
+        const auto days = whole_number<uint32_t>(text.substr(0, dash));
+        if (!days) return bad();
+        if (parts.size() == 2) seconds *= 60;  // hours and minutes
+        seconds += int64_t{*days} * 86'400;
+    }
+    if (seconds < 1 || seconds > limit_max.ns / 1'000'000'000) return bad();
+    return Nanos::from_s(seconds);
 }
 
 Result<Money> default_price() {

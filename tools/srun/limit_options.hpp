@@ -11,8 +11,9 @@ namespace souk::tools {
 
 std::vector<Option> limit_options(SrunOptions& options);
 std::vector<Option> needs_options(SrunOptions& options);
-// --begin: a moment by this machine's clock and zone, or a span from now.
-Status set_begin(SrunOptions& options, const std::string& text);
+// [DAYS-]HOURS:MINUTES[:SECONDS] and MINUTES:SECONDS as Slurm reads them, or a number with a unit;
+// a number alone is minutes.
+Result<Nanos> parse_limit(std::string_view text);
 
 // The price of jobs that do not say one: $SOUK_PRICE, or else a line of ~/.config/souk/price.
 Result<Money> default_price();

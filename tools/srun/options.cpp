@@ -10,7 +10,9 @@
 #include "kernel/base/units.hpp"
 #include "market/core/strategy.hpp"
 #include "market/core/users.hpp"
+#include "tools/common/ahead.hpp"
 #include "tools/srun/after.hpp"
+#include "tools/srun/booking_options.hpp"
 #include "tools/srun/elsewhere.hpp"
 #include "tools/srun/layout_options.hpp"
 #include "tools/srun/limit_options.hpp"
@@ -381,7 +383,10 @@ std::vector<Option> around_options(SrunOptions& o) {
          set_flag(o.singleton)},
         {0, "begin", "TIME",
          "not before: 9:30 (the next), 2026-12-24T18:00, or so long from now (90m)",
-         [&o](const char* t) { return set_begin(o, t); }},
+         [&o](const char* t) -> Status {
+             TRY_ASSIGN(o.begin, parse_ahead(t));
+             return {};
+         }},
         {'o', "output", "FILE",
          "write what the job writes to stdout at the end of FILE, on this machine (%j: its id, %a: "
          "its\n"
@@ -459,7 +464,7 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
     std::vector<Option> options;
     for (auto& some :
          {term_options(o), form_options(o), quote_options(o), loss_options(o), limit_options(o),
-          needs_options(o), around_options(o), size_options(o), own_options(o, change, attach)})
+          needs_options(o), booking_options(o), around_options(o), size_options(o), own_options(o, change, attach)})
         options.insert(options.end(), some.begin(), some.end());
     CommandLine line{
         srun,
@@ -656,6 +661,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     if (!quotes && o.jobs > 1) return usage("--jobs is for --quote; a job of N components is -N N");
     std::string wrong = wrong_with_waits(o, quotes || !(change + attach).empty());
     if (wrong.empty()) wrong = wrong_with_gang(o, quotes || !(change + attach).empty());
+    if (wrong.empty())
+        wrong = wrong_with_booking(o, !(change + attach).empty(), quotes);
     if (!wrong.empty()) return usage(wrong);
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {
@@ -679,7 +686,9 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage(
             "--tcp is for --net=host: connections of a job with a network of its own go along");
     if (o.net == NetMode::own) o.tcp = TcpPolicy::keep;
-    if (!(o.given & wire::Change::max_price)) {
+    if (!(o.given & wire::Change::max_price) && !o.terms.booking->within.empty()) {
+        o.terms.max_price = Money{1};  // the other job pays
+    } else if (!(o.given & wire::Change::max_price)) {
         const auto price = default_price();
         if (!price) return usage(price.error().message);
         o.terms.max_price = *price;
