@@ -28,7 +28,11 @@ int32_t Allocator::speed_top() const {
 bool Allocator::barred(ProviderKey provider, uint32_t j) const {
     const JobDetails& d = details_[j];
     if (d.only.n != 0 && d.only != provider) return true;
-    return d.barred && std::binary_search(d.barred->begin(), d.barred->end(), provider);
+    if (d.barred && std::binary_search(d.barred->begin(), d.barred->end(), provider)) return true;
+    if (!d.named) return false;
+    const uint32_t m = find_machine(provider);
+    return m != none && !(has_named(machines_[m], j) &&
+                          reserve_at(machines_[m], j) <= jobs_[j].value);
 }
 
 std::pair<Rank, bool> Allocator::displaced(const Machine& m, int32_t cpus, int64_t memory_mb,
@@ -97,6 +101,7 @@ void Allocator::unseat(uint32_t j) {
     mc.free_cpus += g->cpus;
     mc.free_mb += g->memory_mb;
     mc.guests.erase(g);
+    if (job.named) hold_licences(j, false);
     refresh(job.slot);
     const uint32_t machine = std::exchange(job.slot, none);
     if (!required(j)) {
@@ -129,6 +134,7 @@ void Allocator::seat(uint32_t j, uint32_t m, MachineOrder::Place place) {
     while ((mc.free_cpus < job.cpus || mc.free_mb < job.memory_mb) && !mc.guests.empty() &&
            mc.guests.back().rank > rank)
         evict(mc.guests.back().job, assigned_ ? Cause::share : Cause::displaced, j);
+    if (job.named) make_named_room(j, m);
     if (mc.guests.empty()) mc.guests.reserve(static_cast<size_t>(std::min(mc.spec.cpus, 8)));
     auto g = std::upper_bound(mc.guests.begin(), mc.guests.end(), rank,
                               [](const Rank& r, const Guest& x) { return r < x.rank; });
@@ -136,6 +142,7 @@ void Allocator::seat(uint32_t j, uint32_t m, MachineOrder::Place place) {
     mc.free_cpus -= job.cpus;
     mc.free_mb -= job.memory_mb;
     job.slot = m;
+    if (job.named) hold_licences(j, true);
     refresh(m, place);
     look_from(j, mc);
     touch(j);
@@ -147,9 +154,7 @@ void Allocator::seat(uint32_t j, uint32_t m, MachineOrder::Place place) {
 MachineOrder::Place Allocator::choose(uint32_t j, const MachineOrder::Place& better, size_t start) {
     const Job& job = jobs_[j];
     const ClassKey cls = machine_order_[better].cls;
-    auto free_here = [&](const MachineOrder::Entry& e) {
-        return e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb && suits(e, j);
-    };
+    auto free_here = [&](const MachineOrder::Entry& e) { return is_free(e, j) && suits(e, j); };
     if (job.state == JobState::frozen) {
         const uint32_t m = find_machine(details_[j].place);
         if (m != none && machines_[m].cls == cls) {
@@ -165,8 +170,7 @@ MachineOrder::Place Allocator::choose(uint32_t j, const MachineOrder::Place& bet
     uint32_t best = none;
     machine_order_.each_weaker(cls, cls + 1, bar, [&](const MachineOrder::Entry& x) {
         if (!suits(x, j)) return;
-        const auto [strongest, fits] =
-            displaced(machines_[x.machine], job.cpus, job.memory_mb, bar);
+        const auto [strongest, fits] = displaced(machines_[x.machine], j, bar);
         if (!fits) return;
         bar = strongest;
         best = x.machine;
@@ -224,7 +228,7 @@ uint32_t Allocator::next_native(const Machine& m) const {
         const Job& job = jobs_[j];
         if (job.slot == none || job.staged || details_[j].files->bound <= m.cls) continue;
         if (!eligible(m, j) || (!limits_.empty() && !admits(m.cls, rank))) continue;
-        if (displaced(m, job.cpus, job.memory_mb, rank).second) return j;
+        if (has_licences(j) && displaced(m, j, rank).second) return j;
     }
     return none;
 }
@@ -234,11 +238,15 @@ void Allocator::process(uint32_t j) {
     const Job& job = jobs_[j];
     if (required(j)) return process_gang(gang_of(j));
     if (job.component && without_gang(j)) return;
+    if (!has_licences(j)) {
+        if (job.slot != none) unseat(j);
+        return;
+    }
     const bool keeps = job.slot != none;
     const bool could_stay =
         keeps || (job.at != none && eligible(machines_[job.at], j) &&
                   (limits_.empty() || admits(machines_[job.at].cls, job.rank)) &&
-                  displaced(machines_[job.at], job.cpus, job.memory_mb, job.rank).second);
+                  displaced(machines_[job.at], j, job.rank).second);
     const ClassKey below = keeps        ? job.bound
                            : could_stay ? bound_at(j, machines_[job.at])
                                         : class_none;
@@ -309,7 +317,9 @@ uint32_t Allocator::next_candidate(Machine& m) {
             // and so for everyone after it
             const bool poorer = ranks_by_value() && !assigned_;
             if (poorer && m.spec.reserve > jobs_[e.job].value) return V::stop;
-            return eligible(m, e.job) ? V::yes : V::no;
+            if (!eligible(m, e.job)) return V::no;
+            if (!jobs_[e.job].named) return V::yes;
+            return has_licences(e.job) && displaced(m, e.job, e.rank).second ? V::yes : V::no;
         });
     return first ? first->job : native;
 }

@@ -63,6 +63,7 @@
 #include "market/core/chunks.hpp"
 #include "market/core/job_order.hpp"
 #include "market/core/key_map.hpp"
+#include "market/core/licences.hpp"
 #include "market/core/machine_order.hpp"
 #include "market/core/move_costs.hpp"
 #include "market/core/network_packing.hpp"
@@ -99,15 +100,17 @@ class Allocator {
         int32_t cpus = 1;
         uint32_t at = none;    // the machine it physically runs on
         uint32_t slot = none;  // the machine it is to be on
-        JobState state = JobState::waiting;
-        Pin pin = Pin::free;
+        JobState state : 4 = JobState::waiting;
+        Pin pin : 4 = Pin::free;
+        bool named = false;  // JobDetails::named is there
         Cause cause = Cause::placed;
         bool held : 1 = false;       // protected by min_stay: its guest entry ranks on top
         bool competing : 1 = false;  // in the order
         bool staged : 1 = false;     // will be in the order at the next flush
         bool touched : 1 = false;
         bool voluntary : 1 = false;
-        bool bars : 1 = false;       // JobDetails::barred is not empty, or `only` is there
+        // JobDetails::barred is not empty, or `only` or `named` is there
+        bool bars : 1 = false;
         bool files : 1 = false;      // JobDetails::files is there
         bool component : 1 = false;  // JobDetails::gang is one
 
@@ -119,6 +122,11 @@ class Allocator {
         FileTraffic traffic;
         ClassKey bound = class_none;  // it would leave for its home, if of a class before this
     };
+    // Named resources: those of the market are held wherever the job runs.
+    struct Named {
+        NamedAmounts here, licences;
+        bool kept = false;  // `here` is no part of what its machine offers
+    };
     // The rest, by the same index.
     struct JobDetails {
         // while `at` is none: where it is frozen, or runs on a provider that is not known
@@ -128,6 +136,7 @@ class Allocator {
         Nanos stay_until{INT64_MIN};
         Rare<std::vector<ProviderKey>> barred;
         Rare<Files> files;
+        Rare<Named> named;
         ProviderKey only;  // of a component: it may be nowhere but there
         JobKey by;         // who displaced it since the last solve
         Money by_value;    // as it counts in ranks
@@ -183,6 +192,9 @@ class Allocator {
     void add_provider(ProviderKey key, const ProviderSpec& spec);
     void change_provider(uint32_t m, const ProviderSpec& spec);
     void remove_provider(uint32_t m);
+    // The named resources of the whole market.
+    void set_licences(const NamedOffers& all);
+    const Licences& licences() const { return licences_; }
 
     // Takes up what time alone has changed; solve() does it too. For who sets limits by the jobs
     // that compete now.
@@ -255,7 +267,9 @@ class Allocator {
     bool ranks_by_value() const { return !weights_ || weighed_ == 0; }
     // One walk over ranks prices single jobs: no gang takes several places at once, and ranks say
     // who can pay a reserve.
-    bool ranks_price() const { return gang_count() == 0 && ranks_by_value(); }
+    // Named resources are no part of them either.
+    size_t named_jobs() const { return named_jobs_; }
+    bool ranks_price() const { return gang_count() == 0 && ranks_by_value() && named_jobs_ == 0; }
     // As it counts in ranks.
     int32_t weight_of(uint32_t j) const { return weights_ ? details_[j].weight : weight_plain; }
     const MachineOrder& machine_order() const { return machine_order_; }
@@ -288,6 +302,19 @@ class Allocator {
     // cannot fit.
     std::pair<Rank, bool> displaced(const Machine& m, int32_t cpus, int64_t memory_mb,
                                     const Rank& rank) const;
+    // The same for all that the job needs of the machine.
+    std::pair<Rank, bool> displaced(const Machine& m, uint32_t j, const Rank& rank) const {
+        return jobs_[j].named ? displaced_named(m, j, rank)
+                              : displaced(m, jobs_[j].cpus, jobs_[j].memory_mb, rank);
+    }
+    // What the job must bid at least there: the machine's reserve, and those of the named resources
+    // that it needs, for each of its CPUs.
+    Money reserve_at(const Machine& m, uint32_t j) const;
+    // The machine, and the market, have as much at all as the job needs of named resources.
+    bool has_named(const Machine& m, uint32_t j) const;
+    // What it takes of the named resources of a machine on which it is a guest.
+    const NamedAmounts& takes_named(uint32_t j) const;
+    const NamedAmounts& takes_licences(uint32_t j) const;
 
   private:
     struct Due {
@@ -317,6 +344,26 @@ class Allocator {
     void unseat(uint32_t j);
     void evict(uint32_t j, Cause cause, uint32_t by);
     void refresh(uint32_t m, MachineOrder::Place place = {});
+
+    // allocator_named.cpp: named resources
+    std::pair<Rank, bool> displaced_named(const Machine& m, uint32_t j, const Rank& rank) const;
+    NamedRoom named_room(const Machine& m, uint32_t j) const;
+    bool named_free(const Machine& m, uint32_t j) const { return named_room(m, j).holds(); }
+    uint32_t holder_in_the_way(const Machine& m, uint32_t j) const;
+    bool holds_too_much(const Machine& m, uint32_t j) const;
+    uint32_t named_beyond(const Machine& m) const;
+    void make_named_room(uint32_t j, uint32_t m);
+    void hold_licences(uint32_t j, bool holds);
+    void want_licences(uint32_t j, bool wants);
+    bool has_licences(uint32_t j) const {
+        return !jobs_[j].named || licences_.left(takes_licences(j), jobs_[j].rank);
+    }
+    // All that it needs is free there.
+    bool is_free(const MachineOrder::Entry& e, uint32_t j) const {
+        const Job& job = jobs_[j];
+        return e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb &&
+               (!job.named || named_free(machines_[e.machine], j));
+    }
     void open(uint32_t m, const Rank& cursor);
     void set_bound(uint32_t j, ClassKey bound);
     void look_from(uint32_t j, const Machine& m);
@@ -395,10 +442,8 @@ class Allocator {
     // The room is free, or the job may displace who is in it. (Here, as each search asks it of many
     // machines.)
     bool has_place(const MachineOrder::Entry& e, uint32_t j) const {
-        const Job& job = jobs_[j];
         return suits(e, j) &&
-               ((e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb) ||
-                displaced(machines_[e.machine], job.cpus, job.memory_mb, job.rank).second);
+               (is_free(e, j) || displaced(machines_[e.machine], j, jobs_[j].rank).second);
     }
     MachineOrder::Place search_limited(uint32_t j, ClassKey below, size_t start);
     MachineOrder::Place search_free(uint32_t j);
@@ -450,6 +495,8 @@ class Allocator {
     // The competing jobs that have their files at a provider, by its key; few have any.
     std::map<uint64_t, std::set<std::pair<Rank, uint32_t>>> natives_;
     size_t competing_with_bars_ = 0;
+    Licences licences_;
+    size_t named_jobs_ = 0;  // that ask for named resources
     bool weights_ = true;
     size_t weighed_ = 0;  // jobs of another weight than weight_plain
     Money dearest_;       // in a pass with such jobs: the highest reserve

@@ -189,7 +189,11 @@ void Allocator::rerank(const std::vector<uint32_t>& jobs) {
     }
     order_ = {};
     natives_.clear();
+    licences_.forget_ranks();
+    for (uint32_t j = 0; named_jobs_ > 0 && j < jobs_.size(); ++j)
+        if (jobs_[j].named && jobs_[j].slot != none) hold_licences(j, true);
     for (const uint32_t j : jobs) {
+        if (jobs_[j].named) want_licences(j, true);
         order_.append(entry_of(j));
         if (jobs_[j].files) natives_[details_[j].files->traffic.home.n].insert({jobs_[j].rank, j});
     }

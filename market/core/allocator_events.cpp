@@ -33,7 +33,10 @@ void Allocator::fill(uint32_t j, JobKey key, const JobDemand& spec) {
     job.state = spec.state;
     job.pin = spec.pin;
     details_[j].only = job.component ? spec.only : ProviderKey{};
-    job.bars = !spec.barred.empty() || details_[j].only.n != 0;
+    named_jobs_ -= job.named;
+    job.named = spec.asks_named();
+    named_jobs_ += job.named;
+    job.bars = !spec.barred.empty() || details_[j].only.n != 0 || job.named;
     job.files = spec.files.any() && !job.component;
     weigh(j, spec.weight);
     job.rank = {0, spec.arrival.ns, key.n};
@@ -45,6 +48,8 @@ void Allocator::fill(uint32_t j, JobKey key, const JobDemand& spec) {
     d.barred = spec.barred.empty() ? Rare<std::vector<ProviderKey>>() : spec.barred;
     if (d.barred) std::sort(d.barred->begin(), d.barred->end());
     d.files = job.files ? Rare<Files>({spec.files, class_none}) : Rare<Files>();
+    d.named =
+        job.named ? Rare<Named>({spec.named, spec.licences, spec.named_kept}) : Rare<Named>();
     d.user = spec.user;
 }
 
@@ -53,6 +58,7 @@ void Allocator::enter_order(uint32_t j) {
     job.competing = job.staged = true;
     competing_with_bars_ += job.bars;
     if (job.files) natives_[details_[j].files->traffic.home.n].insert({job.rank, j});
+    if (job.named) want_licences(j, true);
     staged_.push_back(j);
     dirty_.push_back(j);
 }
@@ -64,6 +70,7 @@ void Allocator::leave_order(uint32_t j) {
     order_.erase(job.rank);
     job.competing = false;
     competing_with_bars_ -= job.bars;
+    if (job.named) want_licences(j, false);
     if (!job.files) return;
     const auto natives = natives_.find(details_[j].files->traffic.home.n);
     natives->second.erase({job.rank, j});
@@ -103,12 +110,16 @@ void Allocator::flush() {
 // A machine whose guests need more than it offers lets the weakest go.
 void Allocator::trim(uint32_t m) {
     Machine& mc = machines_[m];
-    while ((mc.free_cpus < 0 || mc.free_mb < 0) && !mc.guests.empty() &&
-           !mc.guests.back().rank.is_top()) {
-        const uint32_t j = mc.guests.back().job;
+    const auto goes = [&](uint32_t j) {
         evict(j, Cause::no_room, none);
         dirty_.push_back(j);
-    }
+    };
+    while ((mc.free_cpus < 0 || mc.free_mb < 0) && !mc.guests.empty() &&
+           !mc.guests.back().rank.is_top())
+        goes(mc.guests.back().job);
+    if (named_jobs_ == 0) return;
+    for (uint32_t j = named_beyond(mc); j != none; j = named_beyond(mc)) goes(j);
+    for (uint32_t j = licences_.beyond(); j != none; j = licences_.beyond()) goes(j);
 }
 
 // Enters a job with the attributes it has: on its machine if it may be there, and into the order
@@ -135,10 +146,9 @@ void Allocator::attach(uint32_t j) {
         if (m != none && eligible(machines_[m], j))
             seat(j, m);
         else if (m != none) {
-            const ProviderSpec& p = machines_[m].spec;
-            job.cause = !p.accepting            ? Cause::provider_gone
-                        : p.reserve > job.value ? Cause::below_reserve
-                                                : Cause::barred;
+            job.cause = !machines_[m].spec.accepting              ? Cause::provider_gone
+                        : reserve_at(machines_[m], j) > job.value ? Cause::below_reserve
+                                                                  : Cause::barred;
         }
     }
     if (m != none) trim(m);
@@ -199,7 +209,7 @@ void Allocator::change_value(uint32_t j, Money value, int32_t weight) {
     ++version_;
     if (job.component) return change_gang_value(gang_of(j), value, weight);
     const uint32_t m = job.slot;
-    if (m != none && !job.held && job.pin == Pin::free && machines_[m].spec.reserve > value) {
+    if (m != none && !job.held && job.pin == Pin::free && reserve_at(machines_[m], j) > value) {
         evict(j, Cause::below_reserve, none);
     }
     detach(j);
@@ -222,6 +232,8 @@ void Allocator::remove_job(uint32_t j) {
     if (jobs_[j].component) leave_gang(j);
     job_index_.erase(jobs_[j].rank.key);
     weigh(j, weight_plain);
+    named_jobs_ -= jobs_[j].named;
+    jobs_[j].named = false;
     jobs_[j].rank.key = 0;
     jobs_[j].at = none;
     free_jobs_.push_back(j);
@@ -320,7 +332,7 @@ void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
             if (job.component) dirty_.push_back(g.job);  // a bound for its siblings' speed
             continue;
         }
-        if (job.value < spec.reserve) {
+        if (job.value < spec.reserve || (job.named && !eligible(mc, g.job))) {
             if (job.held) unhold(g.job);
             if (job.slot != none) evict(g.job, Cause::below_reserve, none);
         } else if (!job.held) {
@@ -330,11 +342,11 @@ void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
         dirty_.push_back(g.job);
     }
     // min_stay does not hold on a machine that shrinks
-    while (mc.free_cpus < 0 || mc.free_mb < 0) {
-        trim(m);
-        if (mc.free_cpus >= 0 && mc.free_mb >= 0) break;
-        auto held = std::find_if(mc.guests.begin(), mc.guests.end(),
-                                 [&](const Guest& g) { return jobs_[g.job].held; });
+    for (trim(m);; trim(m)) {
+        const bool crowded = mc.free_cpus < 0 || mc.free_mb < 0;
+        auto held = std::find_if(mc.guests.begin(), mc.guests.end(), [&](const Guest& g) {
+            return jobs_[g.job].held && (crowded || holds_too_much(mc, g.job));
+        });
         if (held == mc.guests.end()) break;
         unhold(held->job);
     }

@@ -50,8 +50,8 @@ MachineOrder::Place Allocator::search_free(uint32_t j) {
     const Job& job = jobs_[j];
     return machine_order_.first(0, class_none, job.cpus, job.memory_mb, rank_last, 0,
                                 [&](const MachineOrder::Entry& e) {
-                                    return e.free_cpus >= job.cpus && e.free_mb >= job.memory_mb &&
-                                           suits(e, j) && worth_reserve(machines_[e.machine], j);
+                                    return is_free(e, j) && suits(e, j) &&
+                                           worth_reserve(machines_[e.machine], j);
                                 });
 }
 

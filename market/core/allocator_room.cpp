@@ -96,7 +96,8 @@ void Allocator::RoomSearch::note_movers(Slot& slot) const {
         if (g.rank.is_top()) continue;
         if (g.rank >= gang.rank) break;
         const Job& job = all.jobs_[g.job];
-        if (job.at != slot.machine || all.lies_apart(g.job) || all.minds_files(g.job)) continue;
+        if (job.at != slot.machine || job.named || all.lies_apart(g.job) || all.minds_files(g.job))
+            continue;
         const bool free = all.rules().horizon.ns == 0;
         slot.movers.push_back({g.job, g.cpus, g.memory_mb,
                                free ? 0 : all.lost_by_move(g.job, all.machines_[slot.machine])});

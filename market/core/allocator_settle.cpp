@@ -32,7 +32,7 @@ void Allocator::take_back(uint32_t d) {
     const Job& job = jobs_[d];
     const uint32_t home = home_of(d);
     const bool frozen = job.state == JobState::frozen;
-    if (job.slot == home || minds_files(d) || lies_apart(d)) return;
+    if (job.slot == home || minds_files(d) || lies_apart(d) || job.named) return;
     Machine& old = machines_[home];
     Machine& now = machines_[job.slot];
     if (!eligible(old, d)) return;
@@ -43,7 +43,7 @@ void Allocator::take_back(uint32_t d) {
         const bool runs_here = x.state == JobState::running && x.at == home;
         const int64_t saves = runs_here || (frozen && home_of(g.job) == home) ? bytes_of(g.job) : 0;
         if ((frozen && runs_here) || g.rank.is_top() || saves > least || saves >= bytes_of(d) ||
-            !eligible(now, g.job) || minds_files(g.job) || lies_apart(g.job))
+            !eligible(now, g.job) || minds_files(g.job) || lies_apart(g.job) || x.named)
             continue;
         if (old.free_cpus + x.cpus < job.cpus || old.free_mb + x.memory_mb < job.memory_mb)
             continue;

@@ -17,13 +17,17 @@
 #include <tuple>
 
 #include "market/core/algorithm.hpp"
+#include "market/core/named_rooms.hpp"
 
 namespace souk::market {
 namespace {
 
 class Plan {
   public:
-    explicit Plan(Allocator& market) : market_(market), slots_(market.jobs().size()) {
+    explicit Plan(Allocator& market)
+        : market_(market),
+          slots_(market.jobs().size()),
+          named_(named_left(market, [](const auto&) { return true; })) {
         for (const auto& m : market.machines()) rooms_.push_back({m.free_cpus, m.free_mb});
         for (uint32_t j = 0; j < market.jobs().size(); ++j) slots_[j] = market.jobs()[j].slot;
         for (uint32_t m = 0; m < rooms_.size(); ++m)
@@ -95,7 +99,7 @@ class Plan {
         };
         for (const uint32_t m : among) {
             if (rooms_[m].cpus < job.cpus || rooms_[m].mb < job.memory_mb || m == slots_[j] ||
-                !market_.eligible(market_.machines()[m], j))
+                !market_.eligible(market_.machines()[m], j) || !has_named(j, m))
                 continue;
             if (found == Allocator::none || load(m, job.cpus) < load(found, job.cpus) ||
                 (!(load(found, job.cpus) < load(m, job.cpus)) && rank(m) < rank(found)))
@@ -103,7 +107,15 @@ class Plan {
         }
         return found;
     }
+    // A job that has named resources where it is stays there.
+    bool has_named(uint32_t j, uint32_t to) const {
+        return !market_.jobs()[j].named ||
+               (slots_[j] == Allocator::none &&
+                named_.holds(to, market_.takes_named(j), market_.takes_licences(j)));
+    }
     void put(uint32_t j, uint32_t to) {
+        if (market_.jobs()[j].named)
+            named_.take(to, market_.takes_named(j), market_.takes_licences(j));
         const auto& job = market_.jobs()[j];
         if (slots_[j] != Allocator::none) {
             rooms_[slots_[j]].cpus += job.cpus;
@@ -148,6 +160,7 @@ class Plan {
     Allocator& market_;
     std::vector<uint32_t> slots_;
     std::vector<Room> rooms_;
+    NamedRooms named_;                // what is left, by machine
     std::vector<uint32_t> machines_;  // that accept jobs
 };
 

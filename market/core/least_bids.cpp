@@ -46,6 +46,28 @@ std::optional<Money> LeastBids::by_walk(const Allocator& market, int32_t cpus, i
     return least;
 }
 
+std::optional<Money> LeastBids::with_named(const Allocator& market, uint32_t job,
+                                           std::span<const ProviderKey> barred,
+                                           const Asker& asker) {
+    const auto [licensed, enough] = market.licences().displaced(market.takes_licences(job));
+    if (!enough) return {};
+    const Money beats = licensed.is_top() ? Money{} : bid_before(licensed, asker);
+    std::optional<Money> least;
+    market.machine_order().each([&](const MachineOrder::Entry& e) {
+        const auto& m = market.machines()[e.machine];
+        if (!market.has_named(m, job) || std::binary_search(barred.begin(), barred.end(), m.key))
+            return true;
+        const auto [strongest, fits] = market.displaced(m, job, Rank::top());
+        if (!fits) return true;
+        const Money named = market.reserve_at(m, job) - m.spec.reserve;
+        const Money bid =
+            std::max(beats, bid_for(market.least_bid_at(m) + named, strongest, asker));
+        if (bid <= money_max && (!least || bid < *least)) least = bid;
+        return true;
+    });
+    return least;
+}
+
 // On each machine the weakest guest goes first, then the next: each gives room, for a higher bid.
 std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t cpus) {
     std::vector<Step> all;

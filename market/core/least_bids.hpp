@@ -30,6 +30,10 @@ class LeastBids {
     static std::optional<Money> by_walk(const Allocator& market, int32_t cpus, int64_t memory_mb,
                                         std::span<const ProviderKey> barred,
                                         const Asker& asker = newest);
+    // The same for a job of the market that asks for named resources.
+    static std::optional<Money> with_named(const Allocator& market, uint32_t job,
+                                           std::span<const ProviderKey> barred,
+                                           const Asker& asker);
 
   private:
     struct Step {

@@ -16,6 +16,12 @@ using Machine = Allocator::Machine;
 
 bool is_running(const SolverJob& j) { return j.key().n != 0 && j.slot != Allocator::none; }
 
+// What its owner, and those of the named resources that it has, take at least; never above its bid.
+Money least_price(const Allocator& market, uint32_t j) {
+    const SolverJob& job = market.jobs()[j];
+    return std::min(market.reserve_at(market.machines()[job.slot], j), job.value);
+}
+
 }  // namespace
 
 std::vector<Money> critical_prices(Allocator& market, bool by_user, uint64_t* steps) {
@@ -47,6 +53,7 @@ std::vector<Money> first_prices(const Allocator& market) {
         prices[j] = bounded_price(static_cast<Wide>(job.value.micro) *
                                       std::min(market.speed_at_slot(static_cast<uint32_t>(j)), top),
                                   top, machine, job);
+        prices[j] = std::max(prices[j], least_price(market, static_cast<uint32_t>(j)));
     }
     return prices;
 }
@@ -65,7 +72,7 @@ std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille) {
         const SolverJob& job = market.jobs()[j];
         if (is_running(job))
             prices[j] =
-                std::min(std::max(one, market.machines()[job.slot].spec.reserve), job.value);
+                std::clamp(one, least_price(market, static_cast<uint32_t>(j)), job.value);
     }
     return prices;
 }

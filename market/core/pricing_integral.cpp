@@ -27,13 +27,14 @@ struct PayerBid {
     uint32_t user;
     uint32_t gang = Allocator::none;  // of a component
     bool whole = false;               // stands for all its gang's required components
+    bool named = false;               // it asks for named resources
 };
 
 PayerBid payer_bid_of(const Allocator& market, uint32_t j) {
     const SolverJob& job = market.jobs()[j];
     const Allocator::JobDetails& d = market.details(j);
     return {j,        job.cpus, job.memory_mb, job.value,         job.rank, market.weight_of(j),
-            job.bars, d.user,   d.gang,        market.required(j)};
+            job.bars, d.user,   d.gang,        market.required(j), job.named};
 }
 
 // The bid with which `q` would rank as `bid` does: that itself, where both weigh the same. At most
@@ -92,7 +93,10 @@ std::optional<GangBid> gang_bid_of(const Allocator& market, const Allocator::Gan
 class Integral {
   public:
     Integral(Allocator& market, bool by_user)
-        : market_(market), by_user_(by_user), machines_(empty_machines(market)) {
+        : market_(market),
+          by_user_(by_user),
+          machines_(empty_machines(market)),
+          named_(empty_named(market, machines_)) {
         for (const Allocator::Gang& g : market.gangs())
             gangs_.push_back(gang_bid_of(market, g, false));
         market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
@@ -106,7 +110,7 @@ class Integral {
     // `payers` by rank; no further one after `placements_max`. Returns how many it was.
     size_t prices_of(const std::vector<PayerBid>& payers, std::vector<Money>& prices,
                      uint64_t placements_max) {
-        Rooms rooms(machines_), without = rooms;
+        Rooms rooms(machines_, named_), without = rooms;
         size_t next = 0, done = 0;
         for (const PayerBid& q : payers) {
             if (done > 0 && placements_ >= placements_max) break;
@@ -119,7 +123,7 @@ class Integral {
             for (const uint32_t j : q.whole ? market_.gangs()[q.gang].required : own) {
                 const SolverJob& job = market_.jobs()[j];
                 for (size_t p = 0; !job.competing && p < machines_.size(); ++p)
-                    if (machines_[p].machine == job.slot) without.give(p, job.cpus, job.memory_mb);
+                    if (machines_[p].machine == job.slot) give(without, p, j);
             }
             if (q.whole)
                 price_gang(q, without, next, prices);
@@ -131,12 +135,33 @@ class Integral {
     uint64_t placements() const { return placements_; }
 
   private:
-    bool admits(size_t p, const PayerBid& b) const {
-        return machines_[p].reserve <= b.value &&
+    static NamedRooms empty_named(const Allocator& market, const std::vector<EmptyMachine>& all) {
+        std::vector<uint32_t> places;
+        for (const EmptyMachine& one : all) places.push_back(one.machine);
+        return named_left(market, places, [](const auto& guest) { return guest.rank.is_top(); });
+    }
+    void give(Rooms& rooms, size_t p, uint32_t j) const {
+        const SolverJob& job = market_.jobs()[j];
+        rooms.give(p, job.cpus, job.memory_mb);
+        if (job.named) rooms.named.take(p, market_.takes_named(j), market_.takes_licences(j), -1);
+    }
+    bool holds_named(const Rooms& rooms, size_t p, const PayerBid& b) const {
+        return !b.named ||
+               rooms.named.holds(p, market_.takes_named(b.job), market_.takes_licences(b.job));
+    }
+    // The least bid with which it may be there.
+    Money reserve(size_t p, const PayerBid& b) const {
+        const Machine& m = market_.machines()[machines_[p].machine];
+        return b.named ? machines_[p].reserve + (market_.reserve_at(m, b.job) - m.spec.reserve)
+                       : machines_[p].reserve;
+    }
+    bool admits(const Rooms& rooms, size_t p, const PayerBid& b) const {
+        return reserve(p, b) <= b.value && holds_named(rooms, p, b) &&
                (!b.bars || !market_.barred(market_.machines()[machines_[p].machine].key, b.job));
     }
     size_t first(Rooms& rooms, size_t from, const PayerBid& b) const {
-        return rooms.first(from, b.cpus, b.memory_mb, [&](size_t p) { return admits(p, b); });
+        return rooms.first(from, b.cpus, b.memory_mb,
+                           [&](size_t p) { return admits(rooms, p, b); });
     }
     // The last place that the bid takes; as many as there are machines: none.
     size_t put(Rooms& rooms, const PayerBid& b) {
@@ -145,6 +170,8 @@ class Integral {
         if (b.gang != Allocator::none && !with_gang(b.gang)) return rooms.size();
         const size_t p = first(rooms, 0, b);
         if (p < rooms.size()) rooms.take(p, b.cpus, b.memory_mb);
+        if (p < rooms.size() && b.named)
+            rooms.named.take(p, market_.takes_named(b.job), market_.takes_licences(b.job));
         return p;
     }
     bool with_gang(uint32_t gang) const {
@@ -276,25 +303,30 @@ class Integral {
             within = left;
         };
         const auto fall_to = [&](Money bid) {  // through the reserves above it
-            while (within > 0 && machines_[best].reserve > bid)
-                lose(machines_[best].reserve, Money{machines_[best].reserve.micro - 1});
+            while (within > 0 && reserve(best, q) > bid) {
+                const Money least = reserve(best, q);
+                lose(least, Money{least.micro - 1});
+            }
         };
         for (; next < bids_.size() && within > 0; ++next) {
             const PayerBid& bid = bids_[next];
             if (bid.job == q.job || (by_user_ && bid.user == q.user)) continue;
             const Money level = level_with(q, bid);
-            if (machines_[best].reserve > level) fall_to(level);
+            if (reserve(best, q) > level) fall_to(level);
             if (within == 0) break;
             put(rooms, bid);
-            if (!rooms.holds(best, q.cpus, q.memory_mb)) lose(level, level);
+            if (!rooms.holds(best, q.cpus, q.memory_mb) || !holds_named(rooms, best, q))
+                lose(level, level);
         }
         fall_to(Money{});
-        return bounded_price(sum, top, own, job);
+        return std::clamp(bounded_price(sum, top, own, job),
+                          std::min(market_.reserve_at(own, q.job), job.value), job.value);
     }
 
     const Allocator& market_;
     const bool by_user_;
     const std::vector<EmptyMachine> machines_;
+    const NamedRooms named_;
     std::vector<PayerBid> bids_;  // by rank
     std::vector<std::optional<GangBid>> gangs_;
     uint64_t placements_ = 0;

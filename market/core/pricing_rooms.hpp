@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "market/core/named_rooms.hpp"
 #include "market/core/pricing_integral.hpp"
 
 namespace souk::market {
@@ -18,8 +19,8 @@ namespace souk::market {
 // after, nor is one of at least that much.
 class Rooms {
   public:
-    explicit Rooms(const std::vector<EmptyMachine>& machines)
-        : cpus_(machines.size()), memory_mb_(machines.size()) {
+    Rooms(const std::vector<EmptyMachine>& machines, NamedRooms named_rooms)
+        : named(std::move(named_rooms)), cpus_(machines.size()), memory_mb_(machines.size()) {
         for (size_t p = 0; p < machines.size(); ++p)
             cpus_[p] = machines[p].cpus, memory_mb_[p] = machines[p].memory_mb;
         groups_.resize((machines.size() + width - 1) / width);
@@ -28,6 +29,8 @@ class Rooms {
         for (size_t h = 0; h < halls_.size(); ++h) tighten_hall(h);
         std::fill(std::begin(refused_), std::end(refused_), INT64_MAX);
     }
+    NamedRooms named;  // not looked at by what is here
+
     size_t size() const { return cpus_.size(); }
     void take(size_t p, int32_t cpus, int64_t memory_mb) {
         cpus_[p] -= cpus;

@@ -8,6 +8,8 @@
 
 #include "kernel/base/check.hpp"
 #include "market/core/algorithm.hpp"
+#include "market/core/least_bids.hpp"
+#include "market/core/named_rooms.hpp"
 #include "market/core/pricing.hpp"
 #include "market/core/pricing_integral.hpp"
 #include "market/core/pricing_unit.hpp"
@@ -48,18 +50,36 @@ bool valid(const FileTraffic& f) {
            f.round_trip.ns >= 0 && f.round_trip <= FileTraffic::round_trip_most;
 }
 
+// In the order of their names, and each in its range.
+template <class Named>
+bool valid_named(const std::vector<Named>& all, int32_t least) {
+    for (size_t i = 0; i < all.size(); ++i)
+        if (all[i].count < least || all[i].count > NamedAmount::count_max ||
+            (i > 0 && all[i - 1].name >= all[i].name))
+            return false;
+    return true;
+}
+
+bool valid(const NamedOffers& all) {
+    return valid_named(all, 0) && std::all_of(all.begin(), all.end(), [](const NamedOffer& one) {
+               return one.reserve.micro >= 0 && one.reserve <= money_max;
+           });
+}
+
 bool valid(const JobDemand& s) {
     return valid(s.value) && s.cpus >= 1 && s.cpus <= cpus_max && s.memory_mb >= 0 &&
            s.memory_mb <= memory_mb_max && s.move_bytes >= -1 &&
            s.move_bytes <= memory_mb_max * 1'000'000 && s.dirty_bytes_per_s >= -1 &&
-           is_weight(s.weight) && valid(s.files) &&
+           is_weight(s.weight) && valid(s.files) && valid_named(s.named, 1) &&
+           valid_named(s.licences, 1) &&
            (s.place.n != 0 || (s.state != JobState::running && s.pin != Pin::stay));
 }
 
 bool valid(const ProviderSpec& s) {
     return valid(s.reserve) && s.speed >= 1 && s.speed <= speed_max && s.cpus >= 1 &&
            s.cpus <= cpus_max && s.memory_mb >= 0 && s.memory_mb <= memory_mb_max &&
-           s.network <= ProviderSpec::network_max && s.trip_us >= 0 && s.mbit >= 0;
+           s.network <= ProviderSpec::network_max && s.trip_us >= 0 && s.mbit >= 0 &&
+           valid(s.named);
 }
 // The algorithm in force; a copy has one of its own.
 struct InForce {
@@ -301,7 +321,7 @@ Status Solver::add_gang(JobKey first, std::span<const JobDemand> components, siz
                     std::to_string(gang_components_max));
     if (first.n == 0 || first.n > UINT64_MAX - count) return fail("no keys for all components");
     for (const JobDemand& spec : components)
-        if (!valid(spec) || spec.value != components[0].value ||
+        if (!valid(spec) || spec.asks_named() || spec.value != components[0].value ||
             spec.weight != components[0].weight || spec.arrival != components[0].arrival ||
             spec.user != components[0].user)
             return fail("component " + std::to_string(&spec - components.data() + 1) +
@@ -333,7 +353,8 @@ bool Solver::change_job(JobKey key, const JobDemand& spec) {
     const uint32_t j = impl_->market.find_job(key);
     if (j == Allocator::none || !valid(spec)) return false;
     if (const Allocator::Job& job = impl_->market.jobs()[j];
-        job.component && (spec.value != job.value || spec.arrival != job.arrival() ||
+        job.component && (spec.asks_named() || spec.value != job.value ||
+                          spec.arrival != job.arrival() ||
                           spec.weight != impl_->market.details(j).weight))
         return false;
     impl_->market.change_job(j, spec);
@@ -382,9 +403,19 @@ bool Solver::remove_provider(ProviderKey key) {
     return true;
 }
 
+bool Solver::set_licences(const NamedOffers& all) {
+    if (!valid(all)) return false;
+    impl_->market.set_licences(all);
+    return true;
+}
+
+const NamedOffers& Solver::licences() const { return impl_->market.licences().all(); }
+
 void Solver::clear() {
     const SolverOptions options = impl_->options;
+    const NamedOffers licences = this->licences();
     impl_ = std::make_unique<Impl>();
+    impl_->market.set_licences(licences);
     (void)set_options(options);  // they were taken before
 }
 
@@ -408,6 +439,11 @@ std::optional<JobDemand> Solver::job(JobKey key) const {
     if (d.barred) s.barred = *d.barred;
     s.only = d.only;
     if (d.files) s.files = d.files->traffic;
+    if (d.named) {
+        s.named = d.named->here;
+        s.licences = d.named->licences;
+        s.named_kept = d.named->kept;
+    }
     return s;
 }
 
@@ -467,6 +503,8 @@ Result<std::span<const Change>> Solver::adopt(std::span<const Assignment> alloca
     std::vector<uint32_t> slots(market.jobs().size(), Allocator::none);
     std::vector<bool> named(market.jobs().size(), false);
     std::vector<int64_t> cpus, memory_mb;
+    NamedRooms left = named_left(
+        market, [&](const auto& g) { return market.jobs()[g.job].pin == Pin::stay; });
     for (const auto& m : market.machines()) {
         cpus.push_back(m.spec.cpus);
         memory_mb.push_back(m.spec.memory_mb);
@@ -498,6 +536,12 @@ Result<std::span<const Change>> Solver::adopt(std::span<const Assignment> alloca
         memory_mb[m] -= job.memory_mb;
         if (cpus[m] < 0) return fail(line + ": no CPU left there");
         if (memory_mb[m] < 0) return fail(line + ": no memory left there");
+        if (job.named) {
+            const NamedAmounts &here = market.takes_named(j), &licences = market.takes_licences(j);
+            if (!left.holds(m, here, licences))
+                return fail(line + ": not enough left of a named resource");
+            left.take(m, here, licences);
+        }
         slots[j] = m;
     }
     for (const Allocator::Gang& g : market.gangs()) {
@@ -604,10 +648,25 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
         for (const Allocator::Machine& m : market.machines())
             if (m.key != details.only) barred.push_back(m.key);
     std::sort(barred.begin(), barred.end());
-    return least_bid(job.cpus, job.memory_mb, barred, {job.arrival(), key, market.weight_of(i)});
+    const Asker asker{job.arrival(), key, market.weight_of(i)};
+    const auto least = least_bid(job.cpus, job.memory_mb, barred, asker);
+    if (!least || !job.named) return least;
+    const auto named = LeastBids::with_named(market, i, barred, asker);
+    return named ? std::optional(std::max(*least, *named)) : std::nullopt;
 }
 
 std::optional<Money> Solver::winning_bid(const JobDemand& spec) const {
+    if (spec.asks_named()) {
+        Solver trial = copy();
+        JobDemand guest = spec;
+        guest.value = Money{};
+        guest.state = JobState::waiting;
+        guest.place = {};
+        guest.pin = Pin::free;
+        guest.only = {};
+        if (!trial.add_job(JobKey{UINT64_MAX}, guest)) return std::nullopt;
+        return trial.winning_bid(JobKey{UINT64_MAX});
+    }
     return least_bid(spec.cpus, spec.memory_mb, spec.barred,
                      {spec.arrival, JobKey{UINT64_MAX}, spec.weight});
 }

@@ -8,6 +8,9 @@
 // job there; where that fails the caller says so with change_job (where the job really is, with a
 // bar or a pin if that must hold).
 //
+// Named resources (named_resources.hpp) are hard constraints as CPUs and memory are. Their reserves
+// count for each CPU-hour of who takes them. A component of a gang asks for none.
+//
 // Algorithms, by name (algorithm.hpp): greedy_migration (allocator.hpp states its properties),
 // proportional_share (share.hpp), welfare (welfare.hpp), balance (balance.cpp). Pricings, by name:
 // critical, first, uniform (pricing.hpp).
@@ -92,6 +95,10 @@ class Solver {
     bool add_provider(ProviderKey key, const ProviderSpec& spec);
     bool change_provider(ProviderKey key, const ProviderSpec& spec);
     bool remove_provider(ProviderKey key);
+    // The named resources of the whole market, for JobDemand::licences; none at first. False, and
+    // nothing changes: a count or a reserve is out of its range, or a name comes twice.
+    bool set_licences(const NamedOffers& all);
+    const NamedOffers& licences() const;
     void clear();
 
     // The job as the solver sees it now (state and place follow its own changes); nullopt: no such

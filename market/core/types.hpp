@@ -12,6 +12,7 @@
 
 #include "kernel/base/money.hpp"
 #include "kernel/base/time.hpp"
+#include "market/core/named_resources.hpp"
 
 namespace souk::market {
 
@@ -86,6 +87,11 @@ struct JobDemand {
     std::vector<ProviderKey> barred;  // not there (back-off, srun --needs); in their order
     ProviderKey only;                 // of a component: nowhere but there; 0: anywhere
     FileTraffic files;
+    // Named resources that it needs of its provider, and of the market wherever it runs. kept: it
+    // keeps those of its provider whatever becomes of it, so they are no part of what that offers.
+    NamedAmounts named, licences;
+    bool named_kept = false;
+    bool asks_named() const { return !named.empty() || !licences.empty(); }
 };
 
 // How the required components of a gang are to lie.
@@ -111,6 +117,7 @@ struct ProviderSpec {
     // From it to any other of its network: the longest round trip and the least bandwidth; 0: not
     // known.
     int64_t trip_us = 0, mbit = 0;
+    NamedOffers named = {};  // its named resources
     bool operator==(const ProviderSpec&) const = default;
 };
 
