@@ -252,6 +252,10 @@ void Guest::heartbeat_answered(const NodeName& home, const Heartbeat& heartbeat,
             p.starts.home_answered(e, out);
 }
 
+void Guest::set_resources(std::vector<NodeResource> all) {
+    parts_->starts.set_resources(std::move(all));
+}
+
 void Guest::set_accepting(bool accepting, Trouble why, Outputs& out) {
     const Scene scene(*this, &out,
                       [&] { return trace_in(accepting ? Input::accept : Input::leave, {}, why); });

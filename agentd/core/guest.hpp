@@ -121,6 +121,8 @@ class Guest {
     // The owner's word on the market: while it is off, nothing new starts, and every running guest
     // is told to leave.
     void set_accepting(bool accepting, Trouble why, guest::Outputs& out);
+    // The named resources that this node has for guests that begin from now on.
+    void set_resources(std::vector<NodeResource> all);
 
     // The owner's word about this job alone: it is told to leave, is frozen to disk if it has not
     // left within `leave`, and is killed after `stand` if it cannot be frozen. False: none of it

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "agentd/core/guest_devices.hpp"
 #include "agentd/core/guest_io.hpp"
 #include "agentd/core/guest_state.hpp"
 
@@ -70,6 +71,11 @@ struct Entry {
     // It uses CPUs, or may at any moment.
     bool runs() const;
     bool in_memory() const;
+    // What it asks for of named resources is taken by it here.
+    bool has_resources() const {
+        return !job.resources.empty() && !job.kept && !in<state::Frozen>() &&
+               !in<state::Ended>() && !in<state::Failed>();
+    }
     // It runs, or may yet run. Its home is sent heartbeats.
     bool may_run() const;
     bool is_paused() const { return pause_asked && !paused.empty(); }
@@ -77,9 +83,12 @@ struct Entry {
     bool no_hurry() const;
 
     bool immovable() const {
-        return !leaving.looked.empty() || leaving.troubles.count >= Leaving::troubles_enough;
+        return !job.devices.empty() || !leaving.looked.empty() ||
+               leaving.troubles.count >= Leaving::troubles_enough;
     }
-    const Trouble& why_immovable() const {
+    Trouble why_immovable() const {
+        if (!job.devices.empty())
+            return because(CauseCode::holds_resource, {{"text", devices_text(job.devices)}});
         return leaving.looked.empty() ? leaving.troubles.why : leaving.looked;
     }
     bool evicted() const { return leaving.evicted != Nanos::never(); }

@@ -35,6 +35,9 @@ struct GuestJob {
     int64_t image_bytes = 0;
     int32_t wait_status = 0;
     bool went_on = false;  // exited, killed: it ran until then, and was not held by a dump
+    std::string resources = {};  // JobTerms::resources
+    // Of these, the devices of this node that it has, by their indexes: lines NAME:INDEX.
+    std::vector<std::string> devices = {};
     bool operator==(const GuestJob&) const = default;
 };
 

@@ -26,11 +26,30 @@ void GuestStarts::begin(const GuestCommand& c, Outputs& out) {
     e.job.cpus = c.cpus;
     e.job.from_image = c.verb != GuestVerb::start;
     e.job.kept = kept;
+    e.job.resources = c.resources;
+    if (Trouble why = take_resources(e); !why.empty()) return refuse(key, std::move(why), out);
     const Entry& entry = jobs_.add(key, std::move(e));
     if (leases_.leased(entry)) leases_.need_heartbeat(key.id.home);
     // If a crash loses the record, its capsule is ended at the next start, and the home asks again.
     out.push_back(Persist{entry.job, Durable::later});
     entry.effect(kept ? What::make_place : What::create_capsule, out);
+}
+
+// Gives the job what it asks for and this node has. Who is here already keeps what it has, whatever
+// the market or the configuration says now.
+Trouble GuestStarts::take_resources(Entry& e) const {
+    if (e.job.kept || e.job.resources.empty()) return {};
+    const auto needs = parse_resources(e.job.resources);
+    if (!needs) return Trouble(needs.error());
+    std::vector<GuestHolds> others;
+    for (const auto& [key, other] : jobs_.all())
+        if (other.has_resources()) others.push_back({other.job.resources, other.job.devices});
+    auto given = give_resources(*needs, resources_, others);
+    if (!given) return Trouble(given.error());
+    e.job.devices = std::move(given->devices);
+    if (e.job.from_image) return {};
+    add_variables(e.job.spec.launch.env, *given);
+    return {};
 }
 
 void GuestStarts::refuse(const GuestKey& key, Trouble why, Outputs& out) {

@@ -24,6 +24,8 @@ class GuestStarts {
     void begin(const GuestCommand& c, guest::Outputs& out);
     void release(guest::Entry& e, guest::Outputs& out);
     static void restore_here(const guest::Entry& source, guest::Entry& e, guest::Outputs& out);
+    // The named resources that this node has for guests.
+    void set_resources(std::vector<NodeResource> all) { resources_ = std::move(all); }
     // Keeps nothing but the answer that the job could not begin.
     void refuse(const GuestKey& key, Trouble why, guest::Outputs& out);
 
@@ -53,6 +55,7 @@ class GuestStarts {
     void on_exited(guest::Entry& e, guest::Exited x, guest::Outputs& out);
 
   private:
+    Trouble take_resources(guest::Entry& e) const;
     void start_now(guest::Entry& e, guest::state::Starting& s, guest::Outputs& out);
     void release_component(guest::Entry& e, guest::state::Starting& s, guest::Outputs& out);
     void after_start(guest::Entry& e, const guest::Early& early, guest::Outputs& out);
@@ -65,6 +68,7 @@ class GuestStarts {
     GuestOwner& owner_;
     const GuestReports& reports_;
     const Nanos& clock_;
+    std::vector<NodeResource> resources_;
 };
 
 }  // namespace souk

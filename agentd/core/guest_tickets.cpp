@@ -35,6 +35,7 @@ Status GuestTickets::admit(const NodeName& from, GuestCommand& c, const Warrant&
         c.source = t.source;
         c.cpus = t.cpus;
         c.memory_mb = t.memory_mb;
+        c.resources = t.resources;
     }
     return {};
 }

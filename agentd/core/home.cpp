@@ -84,6 +84,12 @@ Status can_be_read(const JobTerms& terms) {
         return fail(CauseCode::invalid, "--start needs --for: how long the place is kept");
     if (!b.within.empty() && !parse_job_id(b.within))
         return fail(CauseCode::invalid, "--in: '" + b.within + "' is no id of a job");
+    if (const auto resources = parse_resources(*terms.resources); !resources)
+        return wrap("--resource", resources.error());
+    if (!terms.resources.empty() && !(b == Booking{}))
+        return fail(CauseCode::invalid,
+                    "--resource is not possible with --for, --allocate and --in: no named resource "
+                    "is sold ahead");
     if (terms.needs->empty()) return {};
     const auto needs = market::Needs::parse(*terms.needs);
     return needs ? Status{} : wrap("--needs", needs.error());
@@ -141,6 +147,9 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     const std::string out_file = s.out_file, err_file = s.err_file;
     HomeJob record = record_of(std::move(s), now_unix, turn);
     TRY(can_be_read(record.terms));
+    if (!record.terms.resources.empty() && HomeGangs::is_component(record))
+        return fail(CauseCode::invalid,
+                    "--resource is for jobs of one component: those of several get none");
     if (record.tries.most > 0 && HomeGangs::is_component(record))
         return fail(CauseCode::not_possible, "a job of several components is not run again");
     TRY(name_output(record, out_file, err_file));
@@ -169,6 +178,9 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
     if (terms.cpus != job->terms.cpus && job->phase != JobPhase::waiting)
         return fail(CauseCode::not_possible,
                     "job " + id.text() + " has started: its CPUs cannot change");
+    if (terms.resources != job->terms.resources && job->phase != JobPhase::waiting)
+        return fail(CauseCode::not_possible,
+                    "job " + id.text() + " has started: its named resources cannot change");
     if (HomeGangs::is_component(*job))
         return fail(
             CauseCode::not_possible,

@@ -55,6 +55,9 @@ Trouble HomeSteps::why_not_run(const HomeJob& job, const Order& order) {
     if (!(*job.terms.booking == Booking{}) && !order.books)
         return because(CauseCode::not_carried_out,
                        {{"text", "the market is of a version that sells no places ahead"}});
+    if (!job.terms.resources.empty() && !order.named)
+        return because(CauseCode::not_carried_out,
+                       {{"text", "the market is of a version that knows no --resource"}});
     return {};
 }
 

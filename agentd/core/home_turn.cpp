@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "agentd/core/guest_devices.hpp"
+#include "agentd/core/home_groups.hpp"
 #include "kernel/base/wait_status.hpp"
 
 namespace souk {
@@ -67,6 +69,12 @@ void HomeTurn::send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch,
         c.ticket = job.ticket;
     c.memory_mb = job.terms.memory_mb;
     c.cpus = job.terms.cpus;
+    c.resources = *job.terms.resources;
+    if (verb == GuestVerb::start)
+        for (const ResourceNeed& need :
+             parse_resources(c.resources).value_or(std::vector<ResourceNeed>{}))
+            set_variable(c.spec.launch.env, resource_variable(need.name),
+                         std::to_string(need.count));
     send(peer, std::move(c));
 }
 

@@ -74,7 +74,9 @@ SOUK_FIELDS(GuestCommand,  //
             field("ticket", &GuestCommand::ticket, sealed_ticket_rule),
             field("image_key", &GuestCommand::image_key, rule::text(TextRule::line, 64)),
             field("disk_secret", &GuestCommand::disk_secret, rule::text(TextRule::line, 64)),
-            field("cut", &GuestCommand::cut, rule::one_of(Cut::none, Cut::checkpoint)));
+            field("cut", &GuestCommand::cut, rule::one_of(Cut::none, Cut::checkpoint)),
+            field("resources", &GuestCommand::resources,
+                  rule::text(TextRule::line, resource_text_max)));
 
 SOUK_FIELDS(GuestEvent,  //
             field("id", &GuestEvent::id), field("epoch", &GuestEvent::epoch, rule::count),

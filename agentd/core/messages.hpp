@@ -191,6 +191,7 @@ struct GuestCommand {
     Cut cut = Cut::none;
     bool to_all = false;        // signal: to each of its processes
     bool not_restored = false;  // resume: CRIU could not restore what was dumped of it
+    std::string resources = {};  // start, prepare: JobTerms::resources
     bool operator==(const GuestCommand&) const = default;
 };
 

@@ -70,6 +70,7 @@ ProviderReport Provider::report() const {
     r.near_mbit = machine_.near_mbit;
     r.attributes = machine_.attributes;
     r.hours = hours();
+    r.resources = machine_.resources;
     r.holds = true;
     if (!r.on_market) r.opens = Nanos::from_s(opens_unix_s_);
     if (r.on_market && warns()) r.opens = Nanos::from_s(closes_unix_s_);

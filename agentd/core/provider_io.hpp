@@ -71,6 +71,7 @@ struct Hardware {
     std::string near_group = {};                 // as in ProviderReport, as configured
     int64_t near_trip_us = 0, near_mbit = 0;
     std::vector<std::string> attributes = {};
+    std::vector<ResourceOffer> resources = {};
 };
 
 struct LoadReading {

@@ -115,7 +115,10 @@ SOUK_FIELDS(GuestJob,  //
             field("lapsed", &GuestJob::lapsed), field("in_place", &GuestJob::in_place),
             field("by_order", &GuestJob::by_order),
             field("image_bytes", &GuestJob::image_bytes, rule::bytes),
-            field("wait_status", &GuestJob::wait_status), field("went_on", &GuestJob::went_on));
+            field("wait_status", &GuestJob::wait_status), field("went_on", &GuestJob::went_on),
+            field("resources", &GuestJob::resources,
+                  rule::text(TextRule::line, resource_text_max)),
+            field("devices", &GuestJob::devices, rule::at_most(guest_devices_max)));
 
 SOUK_FIELDS(GuestUse,  //
             flat(&GuestUse::key), field("run", &GuestUse::run, rule::span),

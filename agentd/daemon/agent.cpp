@@ -321,6 +321,9 @@ std::span<const std::string_view> Agent::reloaded() {
         "price",
         "price_curve",
         "programs",
+        "resource_devices",
+        "resource_reserves",
+        "resources",
         "share",
         "shared_files",
         "speed",
@@ -342,6 +345,8 @@ Status Agent::reload(const Config& config) {
     config_.local_paths = config.local_paths;
     config_.attributes = config.attributes;
     config_.programs = config.programs;
+    config_.resources = config.resources;
+    guests_->take_resources();
     config_.price = config.price;
     config_.speed = config.speed;
     config_.cpus = config.cpus;

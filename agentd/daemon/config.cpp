@@ -198,6 +198,41 @@ Result<std::map<std::string, std::string>> attributes_of(std::string_view text) 
     return all;
 }
 
+std::vector<std::string> words_of(std::string_view text) {
+    std::vector<std::string> all;
+    while (!text.empty()) {
+        const std::string_view word = text.substr(0, text.find(' '));
+        text.remove_prefix(std::min(word.size() + 1, text.size()));
+        if (!word.empty()) all.emplace_back(word);
+    }
+    return all;
+}
+
+Result<std::vector<NodeResource>> resources_of(ResourceTable counts, const ResourceTable& reserves,
+                                               const ResourceTable& devices) {
+    for (const auto& [name, files] : devices)
+        counts.try_emplace(name, std::to_string(words_of(files).size()));
+    TRY_ASSIGN(const std::vector<ResourceOffer> offers, resource_offers(counts, reserves));
+    std::vector<NodeResource> all;
+    for (const ResourceOffer& offer : offers) {
+        NodeResource one{offer, {}};
+        if (const auto known = devices.find(offer.name); known != devices.end())
+            one.files = words_of(known->second);
+        one.offer.device = !one.files.empty();
+        for (const std::string& file : one.files)
+            if (!file.starts_with("/dev/"))
+                return fail(offer.name + ": '" + file + "' is no file below /dev");
+        if (one.offer.device && offer.count > std::ssize(one.files))
+            return fail(offer.name + ": there are " + std::to_string(offer.count) + " of it, and " +
+                        std::to_string(one.files.size()) + " devices");
+        if (one.offer.device && offer.count > static_cast<int64_t>(guest_devices_max))
+            return fail(offer.name + ": more than " + std::to_string(guest_devices_max) +
+                        " devices");
+        all.push_back(std::move(one));
+    }
+    return all;
+}
+
 Result<std::vector<std::string>> programs_of(std::string_view text) {
     constexpr size_t most = 32;
     std::vector<std::string> all;
@@ -229,6 +264,7 @@ struct Reading {
     OwnerKeys owner;
     std::string filter = "limit-users", tickets = "required", wake = "fit", files = "local",
                 tmp = "home", local_paths, hidden, attributes, programs;
+    ResourceTable resources, resource_reserves, resource_devices;
 
     Reading() { config.home.memory_default_mb = -1; }
     settings::Settings settings();
@@ -524,6 +560,19 @@ void Reading::add_offer(Settings& all) {
          "Programs, parted by blanks, for which the node looks in /usr/local/bin, /usr/bin, /bin "
          "and /usr/sbin: each that is there is an attribute program.NAME.",
          "\"gcc python3 R\"", "none"},
+        {"resources", table(resources),
+         "Named resources of this node: so many of each may jobs have at once that ask for them "
+         "(srun --resource).",
+         "{ gpu = 2, scratch = 4 }", "those of resource_devices"},
+        {"resource_devices", table(resource_devices),
+         "Those that are devices: their files, parted by blanks. A job is told which it has "
+         "($SOUK_RESOURCE_NAME: their places here from 0 on, and $CUDA_VISIBLE_DEVICES for "
+         "/dev/nvidiaN), and stays on this node.",
+         "{ gpu = \"/dev/nvidia0 /dev/nvidia1\" }", "none"},
+        {"resource_reserves", table(resource_reserves),
+         "The least that a job pays for each one of them per hour, beside the price of its CPUs, "
+         "of which it is part.",
+         "{ gpu = \"1.50\" }", "0 for each"},
         {"near_round_trip_us", number(c.near_round_trip_us, 0, market::near_most),
          "The longest round trip from this node to any other of its group, for srun --near=500us; "
          "0: not known, and then it takes no component with such a bound.",
@@ -598,6 +647,10 @@ Result<Config> load_config(const std::string& path, ConfigText* effective, const
     auto programs = programs_of(reading.programs);
     if (!programs) return wrap(path + ": programs", programs.error());
     c.programs = std::move(*programs);
+    auto resources = resources_of(reading.resources, reading.resource_reserves,
+                                  reading.resource_devices);
+    if (!resources) return wrap(path + ": resources", resources.error());
+    c.resources = std::move(*resources);
     auto hidden = hidden_directories(reading.hidden);
     if (!hidden) return wrap(path + ": hidden", hidden.error());
     c.hidden = std::move(*hidden);

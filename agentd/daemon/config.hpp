@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agentd/core/guest.hpp"
+#include "agentd/core/guest_devices.hpp"
 #include "agentd/core/home.hpp"
 #include "agentd/core/owner_returns.hpp"
 #include "agentd/core/owner_use.hpp"
@@ -121,6 +122,7 @@ struct Config {
     // (kernel/sys/host/attributes.hpp), and programs to look for.
     std::map<std::string, std::string> attributes;
     std::vector<std::string> programs;
+    std::vector<NodeResource> resources;  // named ones
     std::string frames = "always";
     // why pvdctl would refuse them (time_frames.hpp): an older version took them, so a daemon that
     // starts takes them, and whoever gives new ones is told

@@ -60,6 +60,7 @@ GuestHost::GuestHost(const GuestHostParts& parts)
               .site = site_,
               .listener = *this}) {
     guest_.tell_to(parts.trace.listener());
+    take_resources();
 }
 
 Status GuestHost::open() {

@@ -87,6 +87,8 @@ class GuestHost final : public GuestsOfPeers, private EffectListener {
     void step(const std::function<void(Guest&, guest::Outputs&)>& step);
     const Guest& machine() const { return guest_; }
     GuestUsers& users() { return users_; }
+    // The configuration has others.
+    void take_resources() { guest_.set_resources(config_.resources); }
     Hardware hardware() const { return site_.hardware(); }
     bool sends_ahead() const { return site_.cell_site().precopy_possible; }
     size_t count() const { return cells_.size(); }

@@ -19,6 +19,7 @@ Hardware OwnerOffer::hardware(const Config& config) const {
     m.near_group = config.near_group;
     m.near_trip_us = config.near_round_trip_us;
     m.near_mbit = config.near_mbit_per_s;
+    for (const NodeResource& one : config.resources) m.resources.push_back(one.offer);
     MachineAttributes all = find_attributes(config.state, config.programs);
     for (const auto& [name, value] : config.attributes) all[name] = value;
     // A report has a frame of 16 KB, which holds the flags of the processors as well.

@@ -61,6 +61,11 @@ Change take(const Pb__Change& m, Check& c) {
         booking.span = c.span("book_span", m.terms->book_span);
         booking.early = m.terms->book_early;
     }
+    if (v.fields & Change::resources) {
+        const auto resources = parse_resources(m.terms->resources);
+        if (!resources) c.bad("resources", "not a list of NAME=COUNT");
+        if (resources) v.terms.resources = resources_text(*resources);
+    }
     return v;
 }
 
@@ -100,6 +105,7 @@ JobTerms changed(JobTerms terms, const Change& change) {
         booking.early = change.terms.booking->early;
         terms.booking = booking;
     }
+    if (change.fields & Change::resources) terms.resources = *change.terms.resources;
     return terms;
 }
 

@@ -159,7 +159,8 @@ struct Change {
         warning = 1024,  // fields 14 and 15
         needs = 2048,
         booking = 4096,  // fields 17 to 19
-        all = 8191
+        resources = 8192,
+        all = 16383
     };
     JobId id;
     uint32_t fields = 0;

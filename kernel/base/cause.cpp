@@ -246,6 +246,12 @@ constexpr auto words = std::to_array<CauseWords>({
      "srun --retries: the job failed, and is run again after a pause"},
     {tries_over, "tries_over", "it has failed in each of its {most} retries: {text}",
      "srun --retries: it is not run again"},
+    {holds_resource, "holds_resource", "it has {text} of this node, which cannot go along",
+     "srun --resource: a device that it was given is of its node alone; it ends there, or stands "
+     "there when its owner takes the node back"},
+    {resource_short, "resource_short", "not so much of {text} is free on this node",
+     "srun --resource: the node has fewer than the market thought, for example since its "
+     "configuration changed; the market tries elsewhere, and there again later"},
 });
 
 constexpr bool in_order() {
@@ -253,7 +259,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == tries_over, "a code has no line");
+static_assert(in_order() && words.back().code == resource_short, "a code has no line");
 
 // Returns the text with the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

@@ -131,6 +131,8 @@ enum class CauseCode : uint16_t {
     cpu_limit,
     tried_again,
     tries_over,
+    holds_resource,
+    resource_short,
 };
 
 struct CauseWords {

@@ -100,6 +100,10 @@ JobDemand Allocation::spec_of(const Job& job, const Wish& w) const {
     spec.value = job.bid;
     spec.memory_mb = Places::is_rooted(job) ? 0 : r.terms.memory_mb;
     spec.cpus = r.terms.cpus;
+    const ResourceBook::Asked asked = places_.resources().asked(r.terms);
+    spec.named = asked.here;
+    spec.licences = asked.licences;
+    spec.named_kept = asked.any() && !job.rooted_on.empty();
     spec.user = r.uid;
     spec.arrival = r.submitted;
     spec.weight = job.weight;
@@ -147,6 +151,7 @@ void Allocation::sync_nodes() {
         spec.memory_mb = std::clamp<int64_t>(
             Places::memory_of(node) + node.inside_mb - node.rooted_mb, 0, memory_mb_max);
         spec.accepting = Places::usable(node);
+        spec.named = places_.resources().left_by_rooted(node);
         set_near(spec, r);
         const auto known = solver_.provider(node.key);
         const bool same = known == spec;
@@ -183,6 +188,7 @@ void Allocation::leave(Job& job) {
 
 void Allocation::sync_jobs(Nanos now) {
     gangs_seen_.clear();
+    MUST(solver_.set_licences(places_.licences()));
     for (Job* const one : work_.take_jobs()) {
         Job& job = *one;
         if (job.phase() == JobPhase::finished) {

@@ -125,7 +125,7 @@ class Allocator {
     // Named resources: those of the market are held wherever the job runs.
     struct Named {
         NamedAmounts here, licences;
-        bool kept = false;  // `here` is no part of what its machine offers
+        bool kept = false;  // they are no part of what is offered
     };
     // The rest, by the same index.
     struct JobDetails {

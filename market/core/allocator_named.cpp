@@ -18,7 +18,8 @@ const NamedAmounts& Allocator::takes_named(uint32_t j) const {
 }
 
 const NamedAmounts& Allocator::takes_licences(uint32_t j) const {
-    return details_[j].named ? details_[j].named->licences : no_named;
+    const JobDetails& d = details_[j];
+    return d.named && !d.named->kept ? d.named->licences : no_named;
 }
 
 Money Allocator::reserve_at(const Machine& m, uint32_t j) const {
@@ -129,12 +130,13 @@ void Allocator::set_licences(const NamedOffers& all) {
     licences_.set(all);
     ++version_;
     ++room_version_;
-    for (const uint32_t j : licences_.holders()) {
+    // Reserves count for those, too, that keep what they have.
+    for (uint32_t j = 0; named_jobs_ > 0 && j < jobs_.size(); ++j) {
+        if (!jobs_[j].named || details_[j].named->licences.empty()) continue;
         const bool stays = jobs_[j].pin == Pin::stay || jobs_[j].slot == none ||
                            eligible(machines_[jobs_[j].slot], j);
-        if (stays) continue;
-        if (jobs_[j].held) unhold(j);
-        if (jobs_[j].slot != none) evict(j, Cause::below_reserve, none);
+        if (!stays && jobs_[j].held) unhold(j);
+        if (!stays && jobs_[j].slot != none) evict(j, Cause::below_reserve, none);
         dirty_.push_back(j);
     }
     // min_stay does not hold where there are fewer
@@ -144,7 +146,6 @@ void Allocator::set_licences(const NamedOffers& all) {
         evict(j, Cause::no_room, none);
         dirty_.push_back(j);
     }
-    for (const auto& [rank, j] : licences_.wanting_any()) dirty_.push_back(j);
 }
 
 }  // namespace souk::market

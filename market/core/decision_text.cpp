@@ -89,6 +89,7 @@ void DecisionText::write_options(const Market& market) {
         options +=
             " " + std::string(option.name) + "=" + std::to_string(option.get(solver.options()));
     if (solver.gangs() > 0) options += " gangs=1";  // whose places and prices no reader confirms
+    if (solver.named_jobs() > 0) options += " named=1";  // the same
     options += "\n";
     if (options != options_) text_ += options_ = options;
 }

@@ -117,6 +117,10 @@ Reason Explain::why_waiting(const Job& job, const Solver& solver) const {
     for (const auto& [name, bar] : job.failed->bars)
         if (bar.active && !Places::lacks(job, name))
             return at_node(ReasonCode::node_refused, name).with(Figure::cause, bar.why);
+    if (Reason taken = places_.resources().why_taken(
+            job, [](const Node& node) { return Places::usable(node); });
+        !taken.empty())
+        return bid ? std::move(taken).with(Figure::bid, *bid) : taken;
     if (bid)
         return Reason(ReasonCode::outbid)
             .with(Figure::bid, *bid)

@@ -96,19 +96,6 @@ std::vector<Licences::Ranked> Licences::wanting(const NamedAmounts& amounts,
     return jobs;
 }
 
-std::vector<Licences::Ranked> Licences::wanting_any() const {
-    std::vector<Ranked> jobs;
-    for (const auto& [name, wanted] : wanted_) jobs.insert(jobs.end(), wanted.begin(), wanted.end());
-    return jobs;
-}
-
-std::vector<uint32_t> Licences::holders() const {
-    std::vector<uint32_t> jobs;
-    for (const auto& [name, held] : held_)
-        for (const auto& [job, count] : held) jobs.push_back(job.second);
-    return jobs;
-}
-
 std::vector<uint32_t> Licences::holders_beyond() const {
     std::vector<uint32_t> jobs;
     for (const auto& [name, held] : held_)

@@ -45,9 +45,7 @@ class Licences {
     uint32_t beyond() const;
     // The competing jobs after this rank that ask for some of these.
     std::vector<Ranked> wanting(const NamedAmounts& amounts, const Rank& after) const;
-    std::vector<Ranked> wanting_any() const;
-    std::vector<uint32_t> holders() const;
-    // Those of what is held more than there is.
+    // The holders of what is held more than there is.
     std::vector<uint32_t> holders_beyond() const;
 
   private:

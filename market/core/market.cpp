@@ -44,6 +44,7 @@ Market::Market(MarketOptions options)
                  explain_, reports_, settling_, work_) {
     const Status taken = solver_.set_options(context_.options.solver);
     MUST(taken);  // the caller checks them with Solver::set_options before
+    places_.resources().set_licences(context_.options.resources);
 }
 
 Result<std::string> Market::set_option(const std::string& what, const std::string& value,

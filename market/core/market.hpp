@@ -238,6 +238,7 @@ class Market {
     const Solver& solver() const { return solver_; }
     const SolverOptions& solver_options() const { return solver_.options(); }
     bool metered() const { return context_.options.metered; }
+    const ResourceBook& resources() const { return places_.resources(); }
     bool settling() const { return settling_.is_on(); }
     bool external() const { return allocation_.outside().is_used(); }
     Totals totals(Nanos now) const { return prices_.totals(now); }

@@ -32,6 +32,8 @@ struct MarketOptions {
     size_t jobs_home_max = 0, jobs_user_max = 0;  // 0: nine tenths of jobs_max
     // The market goes on to know this many finished jobs. The records of all are stored.
     size_t finished_recent = 256;
+    // Named resources of the whole market, as licences are.
+    std::vector<ResourceOffer> resources = {};
 };
 
 struct MarketContext {

@@ -41,7 +41,9 @@ SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, 
             field("project", &JobTerms::project, rule::text(TextRule::label, 64)),
             flat(&JobTerms::limits),
             field("needs", &JobTerms::needs, rule::text(TextRule::line, market::Needs::text_max)),
-            flat(&JobTerms::booking));
+            flat(&JobTerms::booking),
+            field("resources", &JobTerms::resources,
+                  rule::text(TextRule::line, resource_text_max)));
 
 SOUK_FIELDS(LastMove,  //
             field("forecast", &LastMove::forecast),
@@ -129,6 +131,13 @@ SOUK_FIELDS(OpenHours,  //
             field("to_s", &OpenHours::to_s, rule::between(1, 2 * OpenHours::week_s)),
             field("price", &OpenHours::price, rule::price));
 
+SOUK_FIELDS(ResourceOffer,  //
+            field("name", &ResourceOffer::name, rule::name),
+            field("count", &ResourceOffer::count,
+                  rule::between(0, market::NamedAmount::count_max)),
+            field("reserve", &ResourceOffer::reserve, rule::price),
+            field("device", &ResourceOffer::device));
+
 SOUK_FIELDS(
     ProviderReport,  //
     field("node", &ProviderReport::node, rule::node),
@@ -153,7 +162,8 @@ SOUK_FIELDS(
     field("attributes", &ProviderReport::attributes,
           rule::at_most(ProviderReport::attributes_max,
                         rule::text(TextRule::line, ProviderReport::attribute_bytes_max))),
-    field("hours", &ProviderReport::hours, rule::at_most(ProviderReport::hours_max)));
+    field("hours", &ProviderReport::hours, rule::at_most(ProviderReport::hours_max)),
+    field("resources", &ProviderReport::resources, rule::at_most(resources_max)));
 
 SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("seq", &Order::seq, rule::count),
@@ -166,7 +176,7 @@ SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("reason", &Order::reason), field("ticket", &Order::ticket, sealed_ticket_rule),
             field("hold", &Order::hold), field("layouts", &Order::layouts),
             field("near", &Order::near), field("stand", &Order::stand),
-            field("asks", &Order::asks));
+            field("asks", &Order::asks), field("named", &Order::named));
 
 // A digest of a key, in hexadecimal digits.
 inline constexpr Rule ticket_keys_rule = rule::at_most(3, rule::text(TextRule::bytes, 64));
@@ -182,7 +192,8 @@ SOUK_FIELDS(Ticket, field("id", &Ticket::id), field("number", &Ticket::number, r
             field("issued", &Ticket::issued, rule::time),
             field("expires", &Ticket::expires, rule::time),
             field("realm", &Ticket::realm, rule::name), field("job_address", &Ticket::job_address),
-            field("names_address", &Ticket::names_address));
+            field("names_address", &Ticket::names_address),
+            field("resources", &Ticket::resources, rule::text(TextRule::line, resource_text_max)));
 
 SOUK_FIELDS(OrderFailed, field("id", &OrderFailed::id),
             field("seq", &OrderFailed::seq, rule::count),

@@ -17,6 +17,7 @@
 #include "kernel/base/move.hpp"
 #include "kernel/base/rare.hpp"
 #include "kernel/base/time.hpp"
+#include "market/core/resource_text.hpp"
 
 namespace souk {
 
@@ -58,6 +59,7 @@ struct JobTerms {
     Sparse<RunLimits> limits = {};
     Sparse<std::string> needs = {};  // of the nodes that it may run on (needs.hpp); empty: nothing
     Sparse<Booking> booking = {};
+    Sparse<std::string> resources = {};  // named ones (resource_text.hpp); empty: none
     bool operator==(const JobTerms&) const = default;
 };
 
@@ -214,6 +216,7 @@ struct ProviderReport {
     // Its frames and its price curve, in their order; empty: always, at `reserve`.
     static constexpr size_t hours_max = 256;
     std::vector<OpenHours> hours = {};
+    std::vector<ResourceOffer> resources = {};  // named ones that it offers
     bool operator==(const ProviderReport&) const = default;
 };
 
@@ -268,6 +271,7 @@ struct Order {
     bool asks = false;  // suspend: the market does not know the job, which stays as it is
     int64_t speed = 0;  // run: of that node; 0: a market of a version that does not say
     bool books = false;  // run: the market looks at JobTerms::booking
+    bool named = false;  // run: the market has counted the named resources that the job asks for
     bool operator==(const Order&) const = default;
 };
 const char* to_string(Order::Kind kind);

@@ -80,6 +80,7 @@ std::optional<Ticket> Orders::ticket(const Job& job, const Order& order) {
     t.memory_mb = r.terms.memory_mb;
     t.job_address = r.address;
     t.names_address = true;
+    t.resources = *r.terms.resources;
     return t;
 }
 

@@ -57,6 +57,7 @@ void Placement::issue(Job& job, Order::Kind kind, const NodeName& node, const Re
         order.address = to.record.address;
         order.hold = is_component(job) && job.phase() == JobPhase::waiting;
         order.layouts = order.near = is_component(job);
+        order.named = !job.record.report.terms.resources.empty();
         order.price = booked_price(job).value_or(
             solver_.price_at_once(job.key).value_or(to.record.report.reserve));
         order.books = true;
@@ -146,7 +147,7 @@ bool Placement::place_at(Job& job, const Node& target, Nanos now, Outputs& out) 
         work_.place(job);
         return true;
     }
-    if (!Places::fits(job, target)) {
+    if (!places_.fits(job, target)) {
         wants_room_.push_back(&job);
         return false;
     }

@@ -69,7 +69,27 @@ bool Places::no_node_is_left(const Job& job, Nanos now) const {
     });
 }
 
-bool Places::fits(const Job& job, const Node& node, int32_t before) {
+NamedOffers Places::licences() const {
+    std::vector<const Job*> rooted;
+    if (resources_.licences().empty()) return {};
+    for (const JobId& id : rooted_)
+        if (const Job* const job = book_.find(id)) rooted.push_back(job);
+    return resources_.left_by_rooted(rooted);
+}
+
+bool Places::could_have(const Job& job, const Node& node) const {
+    const ResourceBook::Asked asked = resources_.asked(job.record.report.terms);
+    if (!asked.any() || !job.rooted_on.empty()) return true;
+    const auto holds = [](const NamedOffers& all, const NamedAmounts& needs) {
+        return std::all_of(needs.begin(), needs.end(), [&](const NamedAmount& one) {
+            const NamedOffer* const offer = find_named(all, one.name);
+            return offer && offer->count >= one.count;
+        });
+    };
+    return holds(resources_.left_by_rooted(node), asked.here) && holds(licences(), asked.licences);
+}
+
+bool Places::fits(const Job& job, const Node& node, int32_t before) const {
     if (job.booked == Booked::inside) return true;
     const JobTerms& t = job.record.report.terms;
     const int64_t jobs = int64_t{before} + 1;
@@ -77,7 +97,8 @@ bool Places::fits(const Job& job, const Node& node, int32_t before) {
     const bool stands_there =
         (is_rooted(job) || stands(job)) && job.record.report.where == node.id();
     return node.used_cpus + t.cpus * jobs <= node.record.report.cpus &&
-           (stands_there || node.used_mb + t.memory_mb * jobs <= memory_of(node));
+           (stands_there || node.used_mb + t.memory_mb * jobs <= memory_of(node)) &&
+           resources_.has_room(job, node, before);
 }
 
 bool Places::may_run_at(const Job& job, const NodeName& name) const {
@@ -89,6 +110,8 @@ bool Places::may_run_at(const Job& job, const Node& node) const {
     const auto bar = job.failed->bars.find(node.id());
     return usable(node) && !lacks(job, node.id()) &&
            (needs_.fits(*job.record.report.terms.needs, node) || is_rooted(job)) &&
+           (!resources_.lacks(job.record.report.terms, node) || is_rooted(job)) &&
+           could_have(job, node) &&
            (bar == job.failed->bars.end() || !bar->second.active) && holds_for(job, node) &&
            machine_takes(job, node).has_value();
 }
@@ -186,6 +209,9 @@ std::string Places::why_not_at(const Job& job, const NodeName& name) const {
         return "cannot take it (" + takes.error().message + ")";
     if (const std::string& needs = *job.record.report.terms.needs; !needs_.fits(needs, *node))
         return "is not what it needs (" + failing_part(needs, *node) + ")";
+    if (const auto lacking = resources_.lacks(job.record.report.terms, *node))
+        return "does not have " + resources_text({*lacking});
+    if (!could_have(job, *node)) return "cannot give it what jobs keep that cannot move";
     if (!holds_for(job, *node))
         return "is of a version that does not start jobs of several components";
     const auto bar = job.failed->bars.find(name);
@@ -208,6 +234,11 @@ Result<const Node*> Places::destination(const Job& job, const NodeName& name) co
     if (!needs_.fits(*t.needs, *node))
         return fail("node " + name + " is not what the job needs (" +
                     failing_part(*t.needs, *node) + ")");
+    if (const auto lacking = resources_.lacks(t, *node))
+        return fail("node " + name + " does not have " + resources_text({*lacking}));
+    if (!could_have(job, *node))
+        return fail("node " + name + " cannot give it " + *t.resources +
+                    ": jobs keep some of it that cannot move");
     if (t.cpus > r.cpus)
         return fail("node " + name + " has " + std::to_string(r.cpus) + " CPUs; job " +
                     job.id().text() + " needs " + std::to_string(t.cpus));
@@ -277,6 +308,7 @@ Reason Places::with_absent(Reason reason, const JobTerms& t) const {
 Reason Places::why_no_provider(const Job& job) const {
     const JobTerms& t = job.record.report.terms;
     if (const Reason& nobody = why_nobody_fits(*t.needs); !nobody.empty()) return nobody;
+    if (Reason nowhere = resources_.why_nowhere(t); !nowhere.empty()) return nowhere;
     const Supply& all = supply();
     const auto least_reserve = all.least_reserve(t.cpus, t.memory_mb);
     if (least_reserve && *least_reserve <= job.bid) return {};

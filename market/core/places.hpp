@@ -16,6 +16,7 @@
 #include "market/core/needs_index.hpp"
 #include "market/core/network_packing.hpp"
 #include "market/core/reason.hpp"
+#include "market/core/resource_book.hpp"
 #include "market/core/supply.hpp"
 
 namespace souk::market {
@@ -34,7 +35,7 @@ void set_near(ProviderSpec& spec, const ProviderReport& report);
 
 class Places {
   public:
-    explicit Places(const Book& book) : book_(book) {}
+    explicit Places(const Book& book) : book_(book), resources_(book) {}
 
     // -- nodes
 
@@ -65,6 +66,8 @@ class Places {
         return needs_.changed(before, node);
     }
     const NeedsIndex& needs() const { return needs_; }
+    const ResourceBook& resources() const { return resources_; }
+    ResourceBook& resources() { return resources_; }
     // Its operator says that it will not come back, until it does.
     void write_off(const NodeName& name) { written_off_.insert(name); }
     void came_back(const NodeName& name) { written_off_.erase(name); }
@@ -91,6 +94,10 @@ class Places {
     }
     void note_rooted(const Job& job);
     const std::set<JobId>& rooted() const { return rooted_; }
+    // The named resources of the market that nobody keeps who cannot leave.
+    NamedOffers licences() const;
+    // Of the named resources that the job asks for, enough there is kept by nobody who cannot leave.
+    bool could_have(const Job& job, const Node& node) const;
     // Neither moved nor frozen nor thawed now.
     bool cannot_leave(const Job& job) const;
     // Its program, or its user: its home has said so.
@@ -100,7 +107,7 @@ class Places {
     // its daemon may just be started again.
     bool no_node_is_left(const Job& job, Nanos now) const;
     // There is room beside what runs there, and `before` jobs of the same size.
-    static bool fits(const Job& job, const Node& node, int32_t before = 0);
+    bool fits(const Job& job, const Node& node, int32_t before = 0) const;
     bool may_run_at(const Job& job, const Node& node) const;
     bool may_run_at(const Job& job, const NodeName& name) const;
     // That node holds a component that waits, until all of its gang are ready.
@@ -138,6 +145,7 @@ class Places {
     const Book& book_;
     Machines machines_;
     NeedsIndex needs_;
+    ResourceBook resources_;
     std::set<JobId> rooted_;
     std::set<NodeName> written_off_;                // lives as long as this process
     mutable std::map<std::string, Reason> nobody_;  // answers of why_nobody_fits

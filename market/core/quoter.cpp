@@ -122,7 +122,7 @@ Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
         const ProviderReport& there = at->record.report;
         const Money price = trial.solver.price(guest.key).value_or(there.reserve);
         const JobTerms& t = q.terms;
-        const bool fits_now = Places::fits(guest, *at, taken[at]++);
+        const bool fits_now = view_.places.fits(guest, *at, taken[at]++);
         quote.others_first =
             quote.others_first || !fits_now || !trial.user.lets(jobs, used, t.cpus);
         ++jobs;

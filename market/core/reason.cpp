@@ -264,6 +264,17 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "srun --in: other jobs use what that place has"},
     {inside_gone, "inside_gone", "{job}, inside whose place it is to run, is gone",
      "srun --in: it has ended, or is not its user's; cancel the job, or submit it anew"},
+    {resource_nowhere, "resource_nowhere", "no node of this market has {cause}",
+     "srun --resource: no connected node has so many of it; ask for less, or wait for such a node"},
+    {licences_few, "licences_few", "the market has {most} in all, and it asks for {cause}",
+     "srun --resource: `resources` of marketd.conf says how many there are"},
+    {resource_taken, "resource_taken",
+     "waits for {cause}[ on {node}][, which job {job} has at {price}][; {bid} would win it]",
+     "srun --resource: others have what it asks for; `job` pays least of them. It starts from `bid` "
+     "on, or when one of them ends. Without `bid` no bid does it, as for what a job has that cannot "
+     "move"},
+    {resource_stands, "resource_stands", "goes to disk, so that others on {node} get what it has",
+     "a job that stands in memory would keep its named resources (srun --resource)"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -303,7 +314,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == inside_gone,
+static_assert(in_order() && reason_words.back().code == resource_stands,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

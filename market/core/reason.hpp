@@ -143,6 +143,11 @@ enum class ReasonCode : uint16_t {
     inside_waits,
     inside_full,
     inside_gone,
+    // srun --resource
+    resource_nowhere,
+    licences_few,
+    resource_taken,
+    resource_stands,
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

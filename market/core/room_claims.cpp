@@ -29,7 +29,7 @@ void RoomClaims::claim(Job& job) {
     root(job);
     if (places == job.claims && lies_on == job.lies_on && job.claim_cpus == cpus &&
         job.claim_mb == mb)
-        return;
+        return places_.resources().claim(job);
     User& user = *job.user;
     days_.changed(user.record.uid);
     admission_.changed(user.record.uid);
@@ -42,6 +42,7 @@ void RoomClaims::claim(Job& job) {
     }
     list_at(job, job.lies_on, false);
     job.claims = places;
+    places_.resources().claim(job);
     job.lies_on = lies_on;
     job.claim_cpus = cpus;
     job.claim_mb = mb;
@@ -78,8 +79,15 @@ void RoomClaims::root(Job& job) {
     };
     const bool fast = Places::stands_fast(job);
     note(Places::stands(job) && !fast, job.standing_on, job.standing_mb, &Node::standing_mb);
-    if (note(Places::is_rooted(job) || fast, job.rooted_on, job.rooted_mb, &Node::rooted_mb))
-        places_.note_rooted(job);
+    if (!note(Places::is_rooted(job) || fast, job.rooted_on, job.rooted_mb, &Node::rooted_mb))
+        return;
+    places_.note_rooted(job);
+    if (r.terms.resources.empty()) return;
+    // An order by hand, or on the way to a place, may ask for what this job keeps now.
+    for (auto& [id, other] : book_.jobs())
+        if (!other.record.report.terms.resources.empty() && other.phase() != JobPhase::finished &&
+            (other.once || !other.via.empty() || other.record.hold == Hold::at_node))
+            work_.touch(other);
 }
 
 void RoomClaims::list_at(Job& job, const NodeName& name, bool add) {

@@ -411,6 +411,8 @@ bool Solver::set_licences(const NamedOffers& all) {
 
 const NamedOffers& Solver::licences() const { return impl_->market.licences().all(); }
 
+size_t Solver::named_jobs() const { return impl_->market.named_jobs(); }
+
 void Solver::clear() {
     const SolverOptions options = impl_->options;
     const NamedOffers licences = this->licences();

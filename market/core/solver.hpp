@@ -99,6 +99,7 @@ class Solver {
     // nothing changes: a count or a reserve is out of its range, or a name comes twice.
     bool set_licences(const NamedOffers& all);
     const NamedOffers& licences() const;
+    size_t named_jobs() const;  // that ask for named resources
     void clear();
 
     // The job as the solver sees it now (state and place follow its own changes); nullopt: no such

@@ -62,7 +62,7 @@ bool SuspendedJobs::stands_first(Job& job, Nanos now) {
     const auto spec = solver_.job(job.key);
     const bool by_bid = spec && spec->pin == Pin::free;
     if (most.ns <= 0 || !by_bid || is_component(job) || !at || !Places::usable(*at) ||
-        !r.cannot_move.empty() || r.terms.memory_mb <= 0)
+        !r.cannot_move.empty() || r.terms.memory_mb <= 0 || !r.terms.resources.empty())
         return false;
     const Nanos write = write_of(job, solver_.options().link_bytes_per_s);
     standing_.suspended(job.key.n, now, write);
@@ -122,6 +122,8 @@ Reason SuspendedJobs::why_to_disk(const Job& job) const {
     if (holds_back(r.hold) || (job.once && job.once->empty())) return ReasonCode::frozen_by_hand;
     if (is_closed(*at)) return Reason(ReasonCode::provider_gone).with(Figure::node, at->id());
     if (has_no_room(job, *at)) return Reason(ReasonCode::memory_less).with(Figure::node, at->id());
+    if (!r.report.terms.resources.empty())
+        return Reason(ReasonCode::resource_stands).with(Figure::node, at->id());
     if (!job.stood_enough) return {};
     return Reason(ReasonCode::stood_enough).with(Figure::node, at->id());
 }

@@ -32,6 +32,7 @@ struct Ticket {
     std::string realm = {};      // of the home's certificate; empty: the market's own
     Ipv4 job_address = {};       // of a job with a network of its own: it has no other
     bool names_address = false;  // an older market's ticket says nothing of that
+    std::string resources = {};  // JobTerms::resources
     bool operator==(const Ticket&) const = default;
 };
 

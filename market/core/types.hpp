@@ -88,7 +88,7 @@ struct JobDemand {
     ProviderKey only;                 // of a component: nowhere but there; 0: anywhere
     FileTraffic files;
     // Named resources that it needs of its provider, and of the market wherever it runs. kept: it
-    // keeps those of its provider whatever becomes of it, so they are no part of what that offers.
+    // keeps them whatever becomes of it, so they are no part of what is offered to others.
     NamedAmounts named, licences;
     bool named_kept = false;
     bool asks_named() const { return !named.empty() || !licences.empty(); }

@@ -85,6 +85,7 @@ Setting of_solver(const market::SolverOption& option, market::SolverOptions& int
 // The settings are written into this.
 struct Reading {
     MarketConfig config;
+    ResourceTable resources, resource_reserves;
 
     settings::Settings settings();
     void add_place(settings::Settings& all);
@@ -183,6 +184,15 @@ void Reading::add_limits(Settings& all) {
          "(pvdctl history), beside the price: so many thousandths of what it has paid there, once. "
          "0: nothing.",
          "100"},
+        {"resources", table(resources),
+         "Named resources of the whole market, such as licences: so many of each may be used at "
+         "once, wherever the jobs run that ask for them (srun --resource). The same name of a node "
+         "counts for nothing.",
+         "{ matlab = 5 }", "none"},
+        {"resource_reserves", table(resource_reserves),
+         "The least that a job pays for each one of them per hour, beside what its node asks; it "
+         "is part of the price of its CPUs.",
+         "{ matlab = \"2.50\" }", "0 for each"},
         {"jobs_max", number(c.market.jobs_max, 1, 100'000'000),
          "How many unfinished jobs there may be.", "100000"},
         {"jobs_home_max", number(c.market.jobs_home_max, 0, 100'000'000),
@@ -237,6 +247,9 @@ Result<MarketConfig> load_market_config(const std::string& path, ConfigText* eff
     const Settings settings = reading.settings();
     Sources sources;
     if (!path.empty()) TRY(settings::load(path, settings, sources));
+    auto offers = resource_offers(reading.resources, reading.resource_reserves);
+    if (!offers) return wrap(path + ": resources", offers.error());
+    reading.config.market.resources = std::move(*offers);
     auto good = check(reading.config);
     if (!good && path.empty()) return tl::unexpected(good.error());
     if (!good) return wrap(path, good.error());

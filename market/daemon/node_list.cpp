@@ -10,6 +10,7 @@
 #include "kernel/base/version.hpp"
 #include "kernel/wire/messages.hpp"
 #include "market/core/needs_index.hpp"
+#include "market/daemon/resource_reply.hpp"
 
 namespace souk {
 namespace {
@@ -58,6 +59,10 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
         }
         w.end_object();
     }
+    if (!r.resources.empty())
+        write_resources(w, r.resources, [&](const std::string& resource) {
+            return market.resources().taken(name, resource);
+        });
     if (!certified) w.field("certificate", false);
     if (!r.version.empty()) w.field("version", r.version);
     if (node.connected && r.version != version())

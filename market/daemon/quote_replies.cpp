@@ -72,12 +72,15 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
         } else if (key == "needs") {
             TRY(market::Needs::parse(value));
             q.terms.needs = value;
+        } else if (key == "resources") {
+            TRY_ASSIGN(const auto resources, parse_resources(value));
+            q.terms.resources = resources_text(resources);
         } else if (key == "compare") {
             q.compare = value == "yes";
         } else {
             return fail("quote: '" + word +
                         "' is none of price, budget, memory, cpus, jobs, finish_ns, runtime_ns, "
-                        "pace, strategy, needs and compare");
+                        "pace, strategy, needs, resources and compare");
         }
     }
     if (q.terms.max_price.micro <= 0) return fail("quote: the price is missing");

@@ -15,6 +15,7 @@
 #include "market/daemon/bound_reply.hpp"
 #include "market/daemon/job_list.hpp"
 #include "market/daemon/job_reply.hpp"
+#include "market/daemon/resource_reply.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/money_replies.hpp"
 #include "market/daemon/node_list.hpp"
@@ -73,6 +74,10 @@ Result<std::string> status(const Context& c) {
         .field("in_transit", t.in_transit)
         .end_object();
     w.field("metered", c.market.metered());
+    const market::ResourceBook& resources = c.market.resources();
+    if (!resources.licences().empty())
+        write_resources(w, resources.licences(),
+                        [&](const std::string& name) { return resources.taken(name); });
     w.field("providers", providers).field("clusters", providers > 0 ? 1 : 0).key("next_run_s");
     if (next == Nanos::never())
         w.null();

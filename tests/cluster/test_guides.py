@@ -41,6 +41,7 @@ ELSEWHERE = [
     ("souk-web", "cluster/web_pages.py", 'program="souk-web"'),
     ("pvdctl evict", "cluster/test_owner_rules.py", '"evict", job.id'),
     ("pvdctl watch", "tools/test_pvdctl.py", '"pvdctl", "watch"'),
+    ("srun -p 40 --resource", "cluster/test_resources.py", '"--resource", "gpu"'),
     # The files of this one must lie where they can be copied by reference.
     ("srun -p 40 --files=home --checkpoint-every 10m --files-snapshot",
      "cluster/test_files_snapshot.py", '"--files-snapshot"'),

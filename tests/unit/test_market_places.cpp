@@ -102,20 +102,20 @@ START_TEST(room_is_what_is_left_of_cpus_and_of_memory_and_is_never_less_than_wha
     Node& node = hall.book.node("n1");
     Job& job = hall.job(1, 7, 10, 2);
     job.record.report.terms.memory_mb = 400;
-    ck_assert(Places::fits(job, node) && Places::fits(job, node, 1) && !Places::fits(job, node, 2));
+    ck_assert(hall.places.fits(job, node) && hall.places.fits(job, node, 1) && !hall.places.fits(job, node, 2));
     node.used_cpus = 3;
-    ck_assert(!Places::fits(job, node));
+    ck_assert(!hall.places.fits(job, node));
     node.used_cpus = 2;
     node.used_mb = 601;
-    ck_assert(!Places::fits(job, node));
+    ck_assert(!hall.places.fits(job, node));
     node.used_mb = 600;
-    ck_assert(Places::fits(job, node));
+    ck_assert(hall.places.fits(job, node));
     node.room_mb = 999;  // the owner's own programs
-    ck_assert(!Places::fits(job, node));
+    ck_assert(!hall.places.fits(job, node));
     job.record.report.phase = JobPhase::frozen;  // stopped there, with its memory
     job.record.report.in_place = true;
     job.record.report.where = "n1";
-    ck_assert(Places::fits(job, node));
+    ck_assert(hall.places.fits(job, node));
     node.room_mb = 100;
     ck_assert_int_eq(Places::memory_of(node), 600);
     node.record.report.memory_mb = 500;

@@ -169,8 +169,8 @@ struct Judge {
         return n;
     }
     static int64_t need(const One& one, uint32_t name) {
-        if (name >= 10) return count(one.d.licences, name);
-        return one.d.named_kept ? 0 : count(one.d.named, name);
+        if (one.d.named_kept) return 0;
+        return count(name >= 10 ? one.d.licences : one.d.named, name);
     }
     // In micro-units, so often times as it has CPUs, which leaves no rest.
     int64_t reserve_for_all(const One& one, const ProviderSpec& node) const {

@@ -33,6 +33,16 @@ std::string line_of(const std::string& version, const Others& o) {
 
 }  // namespace
 
+std::string resources_text(const Json& has) {
+    std::string text;
+    for (const auto& [name, one] : has.value("resources", Json::object()).items()) {
+        text += (text.empty() ? "" : ", ") + name + " " + field(one, "free") + " of " +
+                field(one, "count") + " free";
+        if (one.value("reserve", 0.0) > 0) text += " at " + field(one, "reserve") + " an hour each";
+    }
+    return text;
+}
+
 Result<std::string> providers_text(const Answer& providers) {
     Table table({{"Node"},
                  {"Address"},
@@ -71,6 +81,8 @@ Result<std::string> providers_text(const Answer& providers) {
         for (const Json& p : parse_json(part)) {
             if (p.contains("near_group"))
                 text += "\n" + field(p, "node") + ": is near " + near_text(p);
+            if (p.contains("resources"))
+                text += "\n" + field(p, "node") + ": has " + resources_text(p);
             if (p.contains("restriction"))
                 text += "\n" + field(p, "node") + ": " + field(p, "restriction");
             if (p.value("memory_pressure_permille", 0) >= worth_permille)

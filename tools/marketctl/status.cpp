@@ -29,6 +29,7 @@ Result<std::string> status_text(const Answer& answer) {
         {"Providers Surplus", field(s, "providers_surplus")},
         {"Social Welfare", field(s, "social_welfare")},
     };
+    if (s.contains("resources")) rows.emplace_back("Resources", resources_text(s));
     for (const Json& set : s.value("set", Json::array()))
         rows.emplace_back("Set by hand",
                           field(set, "what") + " = " + field(set, "value") + ", " +

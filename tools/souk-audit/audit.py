@@ -33,14 +33,16 @@ class Audit(Replay):
             self.check_force(*force, reserves, bids)
 
     def has_gangs(self):
-        """There are jobs of several components, whose places and prices are not reckoned here."""
-        return self.market.options.get("gangs") == "1"
+        """There are jobs of several components, or with named resources, whose places and prices
+        are not reckoned here."""
+        return "1" in (self.market.options.get("gangs"), self.market.options.get("named"))
 
     def placed(self):
         if self.has_gangs():
             if not self.unconfirmed:
                 self.notes.append(f"decision {self.decision} and others place jobs of several "
-                                  "components: their places and prices are not confirmed")
+                                  "components, or with named resources: their places and prices "
+                                  "are not confirmed")
             self.unconfirmed += 1
             return
         for job, what in self.market.misplaced():

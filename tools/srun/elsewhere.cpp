@@ -9,9 +9,8 @@ struct Elsewhere {
 };
 
 constexpr std::string_view of_components = "a job of N components is -N N; the CPUs of each are -c";
-constexpr std::string_view no_devices =
-    "GPUs and other devices are not handed out; --needs 'gpu.model = A100' chooses nodes that have "
-    "them";
+constexpr std::string_view devices =
+    "--resource gpu=1 asks for devices of its node; --needs 'gpu.model = A100' chooses their kind";
 constexpr std::string_view no_partition =
     "there are no partitions; -p is the price (--max-price), and -c and -m are what a job needs";
 
@@ -22,9 +21,10 @@ constexpr Elsewhere slurm_options[] = {
     {"--ntasks", "", of_components},
     {"--ntasks-per-node", "", "-N N --spread=M puts at most M components on one node"},
     {"--cpus-per-task", "", "the CPUs of a job are -c CPUS"},
-    {"--gres", "", no_devices},
-    {"--gpus", "-G", no_devices},
-    {"--gpus-per-node", "", no_devices},
+    {"--gres", "", devices},
+    {"--gpus", "-G", devices},
+    {"--gpus-per-node", "", devices},
+    {"--licenses", "-L", "--resource NAME=COUNT asks for licences of the market"},
     {"--constraint", "-C", "--needs EXPRESSION says what its node must be"},
     {"--dependency", "",
      "--after ID begins when that job has ended, --after ID:ok if it ended well; --singleton"},

@@ -99,6 +99,24 @@ Status add_needs(SrunOptions& o, const std::string& expression) {
     return {};
 }
 
+// Each that is said counts, the last of a name; `none` takes them away.
+Status add_resources(SrunOptions& o, const std::string& list) {
+    if (list == "none") {
+        o.terms.resources.clear();
+        return {};
+    }
+    TRY_ASSIGN(const std::vector<ResourceNeed> more, parse_resources(list));
+    if (more.empty()) return fail("NAME or NAME=COUNT is missing");
+    TRY_ASSIGN(std::vector<ResourceNeed> all, parse_resources(*o.terms.resources));
+    for (const ResourceNeed& need : more) {
+        std::erase_if(all, [&](const ResourceNeed& one) { return one.name == need.name; });
+        all.push_back(need);
+    }
+    TRY_ASSIGN(all, parse_resources(resources_text(all)));
+    o.terms.resources = resources_text(all);
+    return {};
+}
+
 Status add_nodes(SrunOptions& o, std::string_view names, bool on_them) {
     std::string list;
     for (bool more = true; more;) {
@@ -216,6 +234,13 @@ std::vector<Option> needs_options(SrunOptions& o) {
          "gpu.model = "
          "\"A100\"'",
          term([&o](const char* t) { return add_needs(o, t); })},
+        {0, "resource", "NAME[=N],...",
+         "named resources that it needs, of its node (gpu=1) or of the market (a licence), as\n"
+         "                              marketctl list-providers shows them (none: none)",
+         [&o](const char* text) -> Status {
+             o.given |= wire::Change::resources;
+             return add_resources(o, text);
+         }},
         {0, "nodes", "NODE,...", "only on these nodes",
          term([&o](const char* t) { return add_nodes(o, t, true); })},
         {0, "exclude", "NODE,...", "not on these nodes",

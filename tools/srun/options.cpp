@@ -558,6 +558,7 @@ std::string gang_conflict(const SrunOptions& o) {
     if (!o.array.empty() || !o.after.empty()) return "--array or --after";
     if (o.singleton || o.begin.ns > 0) return "--singleton or --begin";
     if (o.tries.most > 0) return "--retries";
+    if (!o.terms.resources.empty()) return "--resource";
     if (o.files_snapshot) return "--files-snapshot";
     if (o.terms.pace || !(o.terms.strategy.empty() || o.terms.strategy == "truthful"))
         return "--pace or a strategy";

@@ -123,6 +123,7 @@ Status quote(const SrunOptions& o, const std::string& socket) {
         args.emplace_back("compare=yes");
     }
     if (!t.needs->empty()) args.push_back("needs=" + *t.needs);
+    if (!t.resources.empty()) args.push_back("resources=" + *t.resources);
     if (o.jobs > 1) args.push_back("jobs=" + std::to_string(o.jobs));
     const auto here = [&] { return Result<std::string>(socket); };
     TRY_ASSIGN(const Answer answer,

@@ -163,6 +163,28 @@ Key socket_path(std::string& into) {
     });
 }
 
+Key table(std::map<std::string, std::string>& into) {
+    auto set = [&into](const toml::node& n) -> Status {
+        const toml::table* const all = n.as_table();
+        if (!all) return fail("needs a table: { NAME = VALUE, ... }");
+        for (const auto& [name, item] : *all) {
+            const auto count = item.value_exact<int64_t>();
+            const auto text = item.value_exact<std::string>();
+            if (!count && !text)
+                return fail(std::string(name.str()) + ": needs a whole number, or a text in quotes");
+            into[std::string(name.str())] = count ? std::to_string(*count) : *text;
+        }
+        return {};
+    };
+    auto show = [&into] {
+        std::string all;
+        for (const auto& [name, value] : into)
+            all += (all.empty() ? " " : ", ") + quoted(name) + " = " + quoted(value);
+        return all.empty() ? std::string("{}") : "{" + all + " }";
+    };
+    return {std::move(set), std::move(show), "a table of names, each with a value"};
+}
+
 Key words(std::vector<std::string>& into) {
     auto set = [&into](const toml::node& n) -> Status {
         const toml::array* array = n.as_array();

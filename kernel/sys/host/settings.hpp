@@ -72,6 +72,8 @@ Key listener(std::string& into);
 Key peer(std::string& into);
 Key socket_path(std::string& into);  // of a unix socket; short enough for one
 Key words(std::vector<std::string>& into);
+// A table of names, each with a whole number or a text: { gpu = 2, matlab = "5" }.
+Key table(std::map<std::string, std::string>& into);
 template <class T>
 Key number(T& into, int64_t least, int64_t most) {
     return {[&into, least, most](const toml::node& n) -> Status {

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// ResourceBook: who has which named resources (named_resources.hpp), as orders and reports say it.
+// A job has those of a node from the order that sends it there until it has left, so while it moves
+// of both nodes; those of the market it has once, wherever it is. A job that is stopped in memory
+// keeps what it has. Pure; part of Places.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "market/core/book.hpp"
+#include "market/core/named_resources.hpp"
+#include "market/core/reason.hpp"
+#include "market/core/resource_text.hpp"
+
+namespace souk::market {
+
+class ResourceBook {
+  public:
+    struct Asked {
+        NamedAmounts here, licences;  // of its node, and of the market
+        bool any() const { return !here.empty() || !licences.empty(); }
+    };
+
+    explicit ResourceBook(const Book& book) : book_(book) {}
+    void set_licences(const std::vector<ResourceOffer>& all);
+    const std::vector<ResourceOffer>& licences() const { return licences_; }
+
+    // A name that the market has is of the market, whatever a node says.
+    Asked asked(const JobTerms& terms) const;
+    NamedOffers offered(const Node& node) const;
+    NamedOffers offered() const;  // of the market
+    // The same without what jobs keep that cannot leave: nobody else gets that.
+    NamedOffers left_by_rooted(const Node& node) const;
+    NamedOffers left_by_rooted(const std::vector<const Job*>& rooted) const;
+
+    // To be called when the job's claims of nodes (Job::claims) or its terms have changed.
+    void claim(const Job& job);
+    // So many are taken of it on the node, and of the market.
+    int64_t taken(const NodeName& node, const std::string& name) const;
+    int64_t taken(const std::string& name) const;
+    // All that the job asks for is there beside what others have, and `before` jobs of the same.
+    bool has_room(const Job& job, const Node& node, int32_t before = 0) const;
+    // The node has as much at all as the job asks for there; else what it lacks.
+    std::optional<ResourceNeed> lacks(const JobTerms& terms, const Node& node) const;
+    // No connected node, or not the market, has so much. Empty: there is enough.
+    Reason why_nowhere(const JobTerms& terms) const;
+    // Which of it is taken now, by the job that pays least of those that have it. Empty: enough is
+    // free on some node that `may` says yes to.
+    template <class May>
+    Reason why_taken(const Job& job, May&& may) const;
+
+  private:
+    struct Claim {
+        Asked asked;
+        std::array<NodeName, 2> places;
+        bool operator==(const Claim& o) const {
+            return asked.here == o.asked.here && asked.licences == o.asked.licences &&
+                   places == o.places;
+        }
+    };
+    void count(const Claim& claim, int by);
+    uint32_t number(const std::string& name) const;
+    bool of_market(const std::string& name) const;
+    int64_t taken(const NodeName& node, uint32_t name) const;
+    int64_t taken(uint32_t name) const;
+    Reason taken_by(const Job& job, const NamedAmount& amount, const NodeName& node) const;
+    std::optional<std::pair<NamedAmount, NodeName>> short_of(const Job& job,
+                                                             const Node& node) const;
+
+    const Book& book_;
+    std::vector<ResourceOffer> licences_;
+    mutable std::map<std::string, uint32_t, std::less<>> numbers_;
+    mutable std::vector<std::string> names_;
+    std::map<JobId, Claim> claims_;  // of those that have any
+    std::map<std::pair<NodeName, uint32_t>, int64_t> on_node_;
+    std::map<uint32_t, int64_t> of_all_;
+};
+
+template <class May>
+Reason ResourceBook::why_taken(const Job& job, May&& may) const {
+    const JobTerms& terms = job.record.report.terms;
+    if (terms.resources.empty()) return {};
+    Reason first;
+    for (const auto& [name, node] : book_.nodes()) {
+        if (lacks(terms, node) || !may(node)) continue;
+        const auto missing = short_of(job, node);
+        if (!missing) return {};
+        Reason taken = taken_by(job, missing->first, missing->second);
+        const auto pays = [](const Reason& r) { return r.amount(Figure::price); };
+        if (first.empty() || (pays(taken) && (!pays(first) || *pays(taken) < *pays(first))))
+            first = std::move(taken);
+    }
+    return first;
+}
+
+}  // namespace souk::market

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market: jobs that ask for named resources (srun --resource) of a node or of the market. A table
+// of what the homes say counts what is in use, step by step.
+#include "tests/unit/market_chaos.hpp"
+
+using namespace souk;
+using namespace souk::market;
+
+namespace {
+
+Nanos seconds(int64_t n) { return Nanos::from_s(n); }
+
+MarketOptions with_licences(int64_t count, Money reserve = {}) {
+    MarketOptions options;
+    options.resources = {{"matlab", count, reserve, false}};
+    return options;
+}
+
+void has(World& w, const NodeName& name, std::vector<ResourceOffer> resources) {
+    ProviderReport p = w.providers[name];
+    p.resources = std::move(resources);
+    w.set_provider(p);
+}
+
+JobId submit_with(World& w, int64_t price, const char* resources, int32_t cpus = 1,
+                  Nanos work = Nanos::never()) {
+    const JobId id = w.submit("n1", price, work, cpus, 100, {},
+                              1'000 + static_cast<uint32_t>(w.jobs.size()));
+    w.jobs[id].report.terms.resources = resources;
+    w.tell(w.jobs[id]);
+    return id;
+}
+
+void bids(World& w, const JobId& id, int64_t price) {
+    w.jobs[id].report.terms.max_price = Money::units(price);
+    w.tell(w.jobs[id]);
+}
+
+// n1 with 2 gpus, n2 with 1, n3 with none; four CPUs each.
+World three_with_gpus(MarketOptions options = {}) {
+    World w(std::move(options));
+    for (const char* name : {"n1", "n2", "n3"}) w.add_node(name, 100, 1, 4);
+    has(w, "n1", {{"gpu", 2, {}, false}});
+    has(w, "n2", {{"gpu", 1, {}, false}});
+    w.run_for(seconds(4));
+    return w;
+}
+
+// So many of a resource are in use, by what the homes say.
+std::map<std::pair<NodeName, std::string>, int64_t> in_use(const World& w) {
+    std::map<std::pair<NodeName, std::string>, int64_t> used;
+    for (const auto& [id, job] : w.jobs) {
+        const JobReport& r = job.report;
+        std::set<NodeName> at;
+        const bool frozen_there = r.phase == JobPhase::frozen && r.in_place;
+        if (r.phase == JobPhase::moving || r.phase == JobPhase::thawing) at.insert(r.to);
+        if (r.phase == JobPhase::moving || r.phase == JobPhase::starting ||
+            r.phase == JobPhase::running || r.phase == JobPhase::freezing || frozen_there)
+            at.insert(r.where);
+        const auto needs = parse_resources(*r.terms.resources);
+        for (const ResourceNeed& need : *needs) {
+            for (const NodeName& node : at) used[{node, need.name}] += need.count;
+            if (!at.empty()) used[{"", need.name}] += need.count;
+        }
+    }
+    return used;
+}
+
+void never_more_than_there_is(const World& w, int64_t licences) {
+    for (const auto& [what, used] : in_use(w)) {
+        const auto& [node, name] = what;
+        int64_t most = name == "matlab" ? licences : INT64_MAX;
+        if (name == "gpu" && !node.empty()) {
+            most = 0;
+            for (const ResourceOffer& one : w.providers.at(node).resources)
+                if (one.name == name) most = one.count;
+        }
+        ck_assert_msg(used <= most, "%ld of %s are in use on '%s'", used, name.c_str(),
+                      node.c_str());
+    }
+}
+
+}  // namespace
+
+START_TEST(no_random_market_gives_more_than_there_is_and_every_job_ends) {
+    const char* const asks[] = {"",      "gpu=1", "gpu=2",           "matlab=1", "matlab=2",
+                                "gpu=1", "",      "gpu=1,matlab=1", ""};
+    int64_t used = 0;
+    for (uint64_t seed = 1; seed <= 120; ++seed) {
+        Chaos c(seed, World(with_licences(2)));
+        std::set<JobId> known;
+        for (auto& [name, p] : std::map(c.w.providers))
+            has(c.w, name, {{"gpu", c.rng.between(0, 2), Money::units(c.rng.between(0, 3)), false}});
+        const auto each = [&c, limits = c.w.after_step, &used] {
+            c.check_prices();
+            c.check_limits();
+            never_more_than_there_is(c.w, 2);
+            used += static_cast<int64_t>(in_use(c.w).size());
+        };
+        c.w.after_step = each;
+        for (int i = 0; i < 150; ++i) {
+            c.event();
+            for (auto& [id, job] : c.w.jobs) {
+                if (known.insert(id).second && job.report.phase == JobPhase::waiting) {
+                    job.report.terms.resources = asks[c.rng.below(std::size(asks))];
+                    c.w.tell(job);
+                }
+                const bool device = job.report.terms.resources->starts_with("gpu");
+                if (device && job.report.phase == JobPhase::running && !job.doing &&
+                    job.immovable.empty() && c.rng.chance(0.05))
+                    c.w.becomes_immovable(id, "it has a device");
+            }
+            c.w.run_for(Nanos::from_ms(c.rng.between(0, 2'000)));
+        }
+        for (auto& [name, p] : c.w.providers) p.resources = {{"gpu", 2, {}, false}};
+        c.w.add_node("gpus", 100, 0, 4, 8'000);  // the largest job fits
+        has(c.w, "gpus", {{"gpu", 2, {}, false}});
+        for (auto& [id, job] : c.w.jobs)
+            if (job.report.phase == JobPhase::waiting)
+                job.report.terms.max_price = std::max(job.report.terms.max_price, Money::units(9));
+        c.heal();
+        for (const auto& [id, job] : c.w.jobs)
+            ck_assert_msg(job.report.phase == JobPhase::finished, "seed %lu: %s is %s: %s",
+                          static_cast<unsigned long>(seed), id.text().c_str(),
+                          to_string(job.report.phase), c.w.comment(id).c_str());
+    }
+    ck_assert_int_gt(used, 10'000);
+}
+END_TEST
+
+START_TEST(jobs_get_what_they_ask_for_by_their_bids_and_others_hear_who_has_it) {
+    World w = three_with_gpus();
+    const JobId two = submit_with(w, 20, "gpu=2"), one = submit_with(w, 10, "gpu=1"),
+                late = submit_with(w, 5, "gpu=1"), plain = submit_with(w, 4, "");
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(two), "n1");
+    ck_assert_text(w.where(one), "n2");
+    ck_assert_text(w.where(plain), "n1");
+    ck_assert(w.phase(late) == JobPhase::waiting);
+    ck_assert(w.market->reason(*w.market->find(late)).code == ReasonCode::resource_taken);
+    ck_assert_text(w.comment(late), "waits for gpu=1 on n2, which job " + one.text() +
+                                        " has at 5; 11 would win it");
+    ck_assert_int_eq(w.market->resources().taken("n1", "gpu"), 2);
+    // It pays what the other would.
+    ck_assert_int_eq(w.market->find(one)->record.price.micro, Money::units(5).micro);
+    bids(w, late, 11);
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(late), "n2");
+    ck_assert(w.phase(one) == JobPhase::frozen);
+    // Nobody has so many.
+    const JobId three = submit_with(w, 90, "gpu=3"), other = submit_with(w, 90, "tpu=1");
+    w.run_for(seconds(5));
+    ck_assert_text(w.comment(three), "no node of this market has gpu=3");
+    ck_assert_text(w.comment(other), "no node of this market has tpu=1");
+}
+END_TEST
+
+START_TEST(a_licence_is_of_the_whole_market_and_goes_along_in_a_move) {
+    World w = three_with_gpus(with_licences(1, Money::units(6)));
+    const JobId first = submit_with(w, 10, "matlab=1");
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(first), "n1");
+    // Its reserve is beside that of the node.
+    ck_assert_int_eq(w.market->find(first)->record.price.micro, Money::units(7).micro);
+    const JobId poor = submit_with(w, 6, "matlab=1"), rich = submit_with(w, 8, "matlab=1"),
+                many = submit_with(w, 90, "matlab=2");
+    w.run_for(seconds(5));
+    for (const JobId& id : {poor, rich, many}) ck_assert(w.phase(id) == JobPhase::waiting);
+    ck_assert_text(w.comment(many), "the market has 1 in all, and it asks for matlab=2");
+    ck_assert_text(w.comment(rich), "waits for matlab=1, which job " + first.text() +
+                                        " has at 8; 11 would win it");
+    ck_assert(w.market->move(first, "n3", false, 0).has_value());
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(first), "n3");
+    ck_assert_int_eq(w.market->resources().taken("matlab"), 1);
+    bids(w, first, 7);
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(rich), "n1");
+    ck_assert(w.phase(first) == JobPhase::frozen);
+}
+END_TEST
+
+START_TEST(who_cannot_move_keeps_what_it_has_whoever_bids_more_and_after_a_restart) {
+    World w = three_with_gpus();
+    const JobId fixed = submit_with(w, 10, "gpu=2", 4);
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(fixed), "n1");
+    w.becomes_immovable(fixed, "it has gpu 0 and 1 of this node, which cannot go along");
+    const JobId rich = submit_with(w, 50, "gpu=2");
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(fixed), "n1");
+    ck_assert(w.phase(rich) == JobPhase::waiting);
+    ck_assert_text(w.comment(rich), "waits for gpu=2 on n1, which job " + fixed.text() +
+                                        " has at 1");
+    w.restart();
+    for (const auto& [name, p] : w.providers) w.connect(name);
+    w.run_for(seconds(20));
+    ck_assert(w.phase(rich) == JobPhase::waiting);
+    ck_assert_int_eq(w.market->resources().taken("n1", "gpu"), 2);
+    // Stopped in memory, it has them still.
+    const JobId cpus[] = {submit_with(w, 60, "", 4), submit_with(w, 60, "", 4),
+                          submit_with(w, 60, "", 4)};
+    w.run_for(seconds(20));
+    ck_assert(w.phase(fixed) == JobPhase::frozen && w.jobs[fixed].report.in_place);
+    ck_assert(w.phase(rich) == JobPhase::waiting);
+    for (const JobId& id : cpus) (void)w.market->cancel(id, 0);
+    w.run_for(seconds(20));
+    ck_assert_text(w.where(fixed), "n1");
+    w.end_by_itself(w.jobs.at(fixed));
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(rich), "n1");
+}
+END_TEST
+
+START_TEST(texts_of_resources_are_read_or_refused) {
+    const auto text = [](const char* t) {
+        const auto all = parse_resources(t);
+        return all ? resources_text(*all) : "! " + all.error().message;
+    };
+    ck_assert_text(text(" matlab = 5,gpu "), "gpu=1,matlab=5");
+    ck_assert_text(text(""), "");
+    ck_assert_text(text("gpu=0"), "! gpu: '0' is no count from 1 to 1000000");
+    ck_assert_text(text("gpu=1,gpu=2"), "! gpu comes twice");
+    ck_assert_text(text("gpu=1,"),
+                   "! '' is no name of a resource: a letter, then letters, digits, '-' and '_'");
+    ck_assert_text(text("7gpu"),
+                   "! '7gpu' is no name of a resource: a letter, then letters, digits, '-' and '_'");
+    const auto offers = resource_offers({{"gpu", "2"}}, {{"gpu", "1.50"}});
+    ck_assert(offers && (*offers)[0] == (ResourceOffer{"gpu", 2, Money{1'500'000}, false}));
+    ck_assert(!resource_offers({{"gpu", "2"}}, {{"tpu", "1"}}));
+    ck_assert(!resource_offers({{"gpu", "two"}}, {}));
+}
+END_TEST
+
+UNIT_SUITE_LONG(market_resources, 180,
+                no_random_market_gives_more_than_there_is_and_every_job_ends,
+                jobs_get_what_they_ask_for_by_their_bids_and_others_hear_who_has_it,
+                a_licence_is_of_the_whole_market_and_goes_along_in_a_move,
+                who_cannot_move_keeps_what_it_has_whoever_bids_more_and_after_a_restart,
+                texts_of_resources_are_read_or_refused);
