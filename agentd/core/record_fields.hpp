@@ -2,6 +2,7 @@
 // The lists of fields (kernel/base/fields.hpp) of the records that Home, Guest and Provider keep.
 #pragma once
 
+#include "agentd/core/guest_devices.hpp"
 #include "agentd/core/guest_io.hpp"
 #include "agentd/core/home_io.hpp"
 #include "agentd/core/message_fields.hpp"
