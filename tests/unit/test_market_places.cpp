@@ -102,7 +102,8 @@ START_TEST(room_is_what_is_left_of_cpus_and_of_memory_and_is_never_less_than_wha
     Node& node = hall.book.node("n1");
     Job& job = hall.job(1, 7, 10, 2);
     job.record.report.terms.memory_mb = 400;
-    ck_assert(hall.places.fits(job, node) && hall.places.fits(job, node, 1) && !hall.places.fits(job, node, 2));
+    ck_assert(hall.places.fits(job, node) && hall.places.fits(job, node, 1));
+    ck_assert(!hall.places.fits(job, node, 2));
     node.used_cpus = 3;
     ck_assert(!hall.places.fits(job, node));
     node.used_cpus = 2;
