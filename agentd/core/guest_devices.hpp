@@ -15,15 +15,15 @@ namespace souk {
 
 inline constexpr size_t guest_devices_max = 1'024;  // of one guest
 
-// As its owner has configured it. The files of the devices, each with the index of its place; empty:
-// a mere count.
+// As its owner has configured it. `files` are those of the devices, each with the index of its
+// place; empty: a mere count.
 struct NodeResource {
     ResourceOffer offer;
     std::vector<std::string> files;
     bool operator==(const NodeResource&) const = default;
 };
 
-// What a guest has: JobTerms::resources, and GuestJob::devices.
+// A guest has these: JobTerms::resources, and GuestJob::devices.
 struct GuestHolds {
     std::string resources;
     std::vector<std::string> devices;
@@ -33,8 +33,8 @@ struct GivenResources {
     // for its environment: SOUK_RESOURCE_NAME with the indexes, and CUDA_VISIBLE_DEVICES
     std::vector<std::pair<std::string, std::string>> variables;
 };
-// The lowest indexes that no other has. Names that the node does not have are of the market. Errors:
-// too little is left.
+// Gives the lowest indexes that no other has. Names that the node does not have are of the market.
+// Errors: too little is left.
 Result<GivenResources> give_resources(const std::vector<ResourceNeed>& needs,
                                       const std::vector<NodeResource>& all,
                                       const std::vector<GuestHolds>& others);

@@ -71,10 +71,10 @@ struct Entry {
     // It uses CPUs, or may at any moment.
     bool runs() const;
     bool in_memory() const;
-    // What it asks for of named resources is taken by it here.
+    // It takes the named resources here that it asks for.
     bool has_resources() const {
-        return !job.resources.empty() && !job.kept && !in<state::Frozen>() &&
-               !in<state::Ended>() && !in<state::Failed>();
+        return !job.resources.empty() && !job.kept && !in<state::Frozen>() && !in<state::Ended>() &&
+               !in<state::Failed>();
     }
     // It runs, or may yet run. Its home is sent heartbeats.
     bool may_run() const;

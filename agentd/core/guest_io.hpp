@@ -34,9 +34,9 @@ struct GuestJob {
     bool by_order = false;    // in_place: its home said so, and not because it cannot be dumped
     int64_t image_bytes = 0;
     int32_t wait_status = 0;
-    bool went_on = false;  // exited, killed: it ran until then, and was not held by a dump
+    bool went_on = false;        // exited, killed: it ran until then, and was not held by a dump
     std::string resources = {};  // JobTerms::resources
-    // Of these, the devices of this node that it has, by their indexes: lines NAME:INDEX.
+    // It has these devices of this node, by their indexes: lines NAME:INDEX.
     std::vector<std::string> devices = {};
     bool operator==(const GuestJob&) const = default;
 };

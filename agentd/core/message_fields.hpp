@@ -56,27 +56,25 @@ SOUK_FIELDS(JobTries,  //
             field("signal", &JobTries::signal), field("node", &JobTries::node),
             field("used", &JobTries::used));
 
-SOUK_FIELDS(GuestCommand,  //
-            field("id", &GuestCommand::id), field("epoch", &GuestCommand::epoch, rule::count),
-            field("verb", &GuestCommand::verb,
-                  rule::one_of(GuestVerb::query, GuestVerb::checkpoint)),
-            field("new_epoch", &GuestCommand::new_epoch, rule::count),
-            field("dest", &GuestCommand::dest, rule::node_or_none),
-            field("dest_address", &GuestCommand::dest_address, rule::address),
-            field("spec", &GuestCommand::spec, rule::unless_same),
-            field("memory_mb", &GuestCommand::memory_mb, rule::megabytes),
-            field("cpus", &GuestCommand::cpus, rule::cpus),
-            field("signal", &GuestCommand::signal, rule::between(0, 64)),
-            field("to_all", &GuestCommand::to_all), field("or_stand", &GuestCommand::or_stand),
-            field("stand", &GuestCommand::stand),
-            field("not_restored", &GuestCommand::not_restored),
-            field("source", &GuestCommand::source, rule::node_or_none),
-            field("ticket", &GuestCommand::ticket, sealed_ticket_rule),
-            field("image_key", &GuestCommand::image_key, rule::text(TextRule::line, 64)),
-            field("disk_secret", &GuestCommand::disk_secret, rule::text(TextRule::line, 64)),
-            field("cut", &GuestCommand::cut, rule::one_of(Cut::none, Cut::checkpoint)),
-            field("resources", &GuestCommand::resources,
-                  rule::text(TextRule::line, resource_text_max)));
+SOUK_FIELDS(
+    GuestCommand,  //
+    field("id", &GuestCommand::id), field("epoch", &GuestCommand::epoch, rule::count),
+    field("verb", &GuestCommand::verb, rule::one_of(GuestVerb::query, GuestVerb::checkpoint)),
+    field("new_epoch", &GuestCommand::new_epoch, rule::count),
+    field("dest", &GuestCommand::dest, rule::node_or_none),
+    field("dest_address", &GuestCommand::dest_address, rule::address),
+    field("spec", &GuestCommand::spec, rule::unless_same),
+    field("memory_mb", &GuestCommand::memory_mb, rule::megabytes),
+    field("cpus", &GuestCommand::cpus, rule::cpus),
+    field("signal", &GuestCommand::signal, rule::between(0, 64)),
+    field("to_all", &GuestCommand::to_all), field("or_stand", &GuestCommand::or_stand),
+    field("stand", &GuestCommand::stand), field("not_restored", &GuestCommand::not_restored),
+    field("source", &GuestCommand::source, rule::node_or_none),
+    field("ticket", &GuestCommand::ticket, sealed_ticket_rule),
+    field("image_key", &GuestCommand::image_key, rule::text(TextRule::line, 64)),
+    field("disk_secret", &GuestCommand::disk_secret, rule::text(TextRule::line, 64)),
+    field("cut", &GuestCommand::cut, rule::one_of(Cut::none, Cut::checkpoint)),
+    field("resources", &GuestCommand::resources, rule::text(TextRule::line, resource_text_max)));
 
 SOUK_FIELDS(GuestEvent,  //
             field("id", &GuestEvent::id), field("epoch", &GuestEvent::epoch, rule::count),

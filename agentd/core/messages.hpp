@@ -189,8 +189,8 @@ struct GuestCommand {
     // then (`shipped`, held_for) until its home says commit, checkpoint (without this) or resume.
     // An older version does each by itself.
     Cut cut = Cut::none;
-    bool to_all = false;        // signal: to each of its processes
-    bool not_restored = false;  // resume: CRIU could not restore what was dumped of it
+    bool to_all = false;         // signal: to each of its processes
+    bool not_restored = false;   // resume: CRIU could not restore what was dumped of it
     std::string resources = {};  // start, prepare: JobTerms::resources
     bool operator==(const GuestCommand&) const = default;
 };

@@ -117,8 +117,7 @@ SOUK_FIELDS(GuestJob,  //
             field("by_order", &GuestJob::by_order),
             field("image_bytes", &GuestJob::image_bytes, rule::bytes),
             field("wait_status", &GuestJob::wait_status), field("went_on", &GuestJob::went_on),
-            field("resources", &GuestJob::resources,
-                  rule::text(TextRule::line, resource_text_max)),
+            field("resources", &GuestJob::resources, rule::text(TextRule::line, resource_text_max)),
             field("devices", &GuestJob::devices, rule::at_most(guest_devices_max)));
 
 SOUK_FIELDS(GuestUse,  //

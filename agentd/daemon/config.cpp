@@ -647,8 +647,8 @@ Result<Config> load_config(const std::string& path, ConfigText* effective, const
     auto programs = programs_of(reading.programs);
     if (!programs) return wrap(path + ": programs", programs.error());
     c.programs = std::move(*programs);
-    auto resources = resources_of(reading.resources, reading.resource_reserves,
-                                  reading.resource_devices);
+    auto resources =
+        resources_of(reading.resources, reading.resource_reserves, reading.resource_devices);
     if (!resources) return wrap(path + ": resources", resources.error());
     c.resources = std::move(*resources);
     auto hidden = hidden_directories(reading.hidden);

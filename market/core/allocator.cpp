@@ -31,8 +31,8 @@ bool Allocator::barred(ProviderKey provider, uint32_t j) const {
     if (d.barred && std::binary_search(d.barred->begin(), d.barred->end(), provider)) return true;
     if (!d.named) return false;
     const uint32_t m = find_machine(provider);
-    return m != none && !(has_named(machines_[m], j) &&
-                          reserve_at(machines_[m], j) <= jobs_[j].value);
+    return m != none &&
+           !(has_named(machines_[m], j) && reserve_at(machines_[m], j) <= jobs_[j].value);
 }
 
 std::pair<Rank, bool> Allocator::displaced(const Machine& m, int32_t cpus, int64_t memory_mb,

@@ -307,12 +307,12 @@ class Allocator {
         return jobs_[j].named ? displaced_named(m, j, rank)
                               : displaced(m, jobs_[j].cpus, jobs_[j].memory_mb, rank);
     }
-    // What the job must bid at least there: the machine's reserve, and those of the named resources
-    // that it needs, for each of its CPUs.
+    // The job must bid so much at least there: the machine's reserve, and those of the named
+    // resources that it needs, for each of its CPUs.
     Money reserve_at(const Machine& m, uint32_t j) const;
     // The machine, and the market, have as much at all as the job needs of named resources.
     bool has_named(const Machine& m, uint32_t j) const;
-    // What it takes of the named resources of a machine on which it is a guest.
+    // It takes these named resources of a machine on which it is a guest, and these of the market.
     const NamedAmounts& takes_named(uint32_t j) const;
     const NamedAmounts& takes_licences(uint32_t j) const;
 

@@ -48,8 +48,7 @@ void Allocator::fill(uint32_t j, JobKey key, const JobDemand& spec) {
     d.barred = spec.barred.empty() ? Rare<std::vector<ProviderKey>>() : spec.barred;
     if (d.barred) std::sort(d.barred->begin(), d.barred->end());
     d.files = job.files ? Rare<Files>({spec.files, class_none}) : Rare<Files>();
-    d.named =
-        job.named ? Rare<Named>({spec.named, spec.licences, spec.named_kept}) : Rare<Named>();
+    d.named = job.named ? Rare<Named>({spec.named, spec.licences, spec.named_kept}) : Rare<Named>();
     d.user = spec.user;
 }
 

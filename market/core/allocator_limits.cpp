@@ -48,11 +48,10 @@ MachineOrder::Place Allocator::search_limited(uint32_t j, ClassKey below, size_t
 // Who has no place because of that takes one that is free and worth its reserve to him.
 MachineOrder::Place Allocator::search_free(uint32_t j) {
     const Job& job = jobs_[j];
-    return machine_order_.first(0, class_none, job.cpus, job.memory_mb, rank_last, 0,
-                                [&](const MachineOrder::Entry& e) {
-                                    return is_free(e, j) && suits(e, j) &&
-                                           worth_reserve(machines_[e.machine], j);
-                                });
+    return machine_order_.first(
+        0, class_none, job.cpus, job.memory_mb, rank_last, 0, [&](const MachineOrder::Entry& e) {
+            return is_free(e, j) && suits(e, j) && worth_reserve(machines_[e.machine], j);
+        });
 }
 
 bool Allocator::worth_reserve(const Machine& m, uint32_t j) const {

@@ -26,8 +26,8 @@ Money Allocator::reserve_at(const Machine& m, uint32_t j) const {
     if (!jobs_[j].named) return m.spec.reserve;
     const Named& named = *details_[j].named;
     __int128 sum = 0;
-    for (const auto& [amounts, offers] : {std::pair{&named.here, &m.spec.named},
-                                          {&named.licences, &licences_.all()}})
+    for (const auto& [amounts, offers] :
+         {std::pair{&named.here, &m.spec.named}, {&named.licences, &licences_.all()}})
         for (const NamedAmount& one : *amounts)
             if (const NamedOffer* const offer = find_named(*offers, one.name))
                 sum += static_cast<__int128>(offer->reserve.micro) * one.count;

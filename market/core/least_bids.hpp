@@ -32,8 +32,7 @@ class LeastBids {
                                         const Asker& asker = newest);
     // The same for a job of the market that asks for named resources.
     static std::optional<Money> with_named(const Allocator& market, uint32_t job,
-                                           std::span<const ProviderKey> barred,
-                                           const Asker& asker);
+                                           std::span<const ProviderKey> barred, const Asker& asker);
 
   private:
     struct Step {

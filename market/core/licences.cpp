@@ -48,9 +48,8 @@ int64_t Licences::left_of(const NamedAmount& amount, const Rank& before) const {
 }
 
 bool Licences::left(const NamedAmounts& amounts, const Rank& rank) const {
-    return std::all_of(amounts.begin(), amounts.end(), [&](const NamedAmount& one) {
-        return left_of(one, rank) >= one.count;
-    });
+    return std::all_of(amounts.begin(), amounts.end(),
+                       [&](const NamedAmount& one) { return left_of(one, rank) >= one.count; });
 }
 
 std::pair<Rank, bool> Licences::displaced(const NamedAmounts& amounts) const {

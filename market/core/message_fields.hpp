@@ -133,8 +133,7 @@ SOUK_FIELDS(OpenHours,  //
 
 SOUK_FIELDS(ResourceOffer,  //
             field("name", &ResourceOffer::name, rule::name),
-            field("count", &ResourceOffer::count,
-                  rule::between(0, market::NamedAmount::count_max)),
+            field("count", &ResourceOffer::count, rule::between(0, market::NamedAmount::count_max)),
             field("reserve", &ResourceOffer::reserve, rule::price),
             field("device", &ResourceOffer::device));
 
@@ -175,8 +174,8 @@ SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("books", &Order::books),
             field("reason", &Order::reason), field("ticket", &Order::ticket, sealed_ticket_rule),
             field("hold", &Order::hold), field("layouts", &Order::layouts),
-            field("near", &Order::near), field("stand", &Order::stand),
-            field("asks", &Order::asks), field("named", &Order::named));
+            field("near", &Order::near), field("stand", &Order::stand), field("asks", &Order::asks),
+            field("named", &Order::named));
 
 // A digest of a key, in hexadecimal digits.
 inline constexpr Rule ticket_keys_rule = rule::at_most(3, rule::text(TextRule::bytes, 64));

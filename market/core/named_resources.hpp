@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Named resources: what a job may ask for beside CPUs and memory, by a name and a count (gpu=2,
 // matlab=5). A node has those of its owner, the market those that hold wherever a job runs
-// (licences). The solver knows a name by a number (ResourceNames in resource_book.hpp). Pure values.
+// (licences). The solver knows a name by a number, which ResourceBook gives. Pure values.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What is left of named resources (named_resources.hpp) for who plans without the Allocator: prices
-// from nothing, allocations of others. Pure.
+// NamedRooms: how much is left of named resources (named_resources.hpp), for plans that are made
+// without the Allocator: prices from nothing, allocations of others. Pure.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 
 namespace souk::market {
 
-// At each place, and of those of the market.
+// It knows this for each place, and for the market.
 class NamedRooms {
   public:
     NamedRooms() = default;
-    // By place; nobody has taken any.
+    // One for each place; nobody has taken any.
     NamedRooms(const std::vector<const NamedOffers*>& places, const NamedOffers& licences) {
         Index index;
         for (const NamedOffers* const offers : places) add(*offers, index);
@@ -69,7 +69,8 @@ class NamedRooms {
     std::vector<int64_t> left_;
 };
 
-// By the indexes of the machines in `places`, without what the guests have that `has` says yes to.
+// The places are the machines of these indexes, without what the guests have that `has` says yes
+// to.
 template <class Has>
 NamedRooms named_left(const Allocator& market, const std::vector<uint32_t>& places, Has&& has) {
     if (market.named_jobs() == 0) return {};

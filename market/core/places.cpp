@@ -111,9 +111,8 @@ bool Places::may_run_at(const Job& job, const Node& node) const {
     return usable(node) && !lacks(job, node.id()) &&
            (needs_.fits(*job.record.report.terms.needs, node) || is_rooted(job)) &&
            (!resources_.lacks(job.record.report.terms, node) || is_rooted(job)) &&
-           could_have(job, node) &&
-           (bar == job.failed->bars.end() || !bar->second.active) && holds_for(job, node) &&
-           machine_takes(job, node).has_value();
+           could_have(job, node) && (bar == job.failed->bars.end() || !bar->second.active) &&
+           holds_for(job, node) && machine_takes(job, node).has_value();
 }
 
 // A component begins where it can be held until all are ready.

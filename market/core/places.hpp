@@ -96,7 +96,7 @@ class Places {
     const std::set<JobId>& rooted() const { return rooted_; }
     // The named resources of the market that nobody keeps who cannot leave.
     NamedOffers licences() const;
-    // Of the named resources that the job asks for, enough there is kept by nobody who cannot leave.
+    // Jobs that cannot leave keep not so much of the named resources that too little is there.
     bool could_have(const Job& job, const Node& node) const;
     // Neither moved nor frozen nor thawed now.
     bool cannot_leave(const Job& job) const;

@@ -16,7 +16,8 @@ using Machine = Allocator::Machine;
 
 bool is_running(const SolverJob& j) { return j.key().n != 0 && j.slot != Allocator::none; }
 
-// What its owner, and those of the named resources that it has, take at least; never above its bid.
+// Its owner, and those of the named resources that it has, take so much at least; never above its
+// bid.
 Money least_price(const Allocator& market, uint32_t j) {
     const SolverJob& job = market.jobs()[j];
     return std::min(market.reserve_at(market.machines()[job.slot], j), job.value);
@@ -71,8 +72,7 @@ std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille) {
     for (size_t j = 0; j < prices.size(); ++j) {
         const SolverJob& job = market.jobs()[j];
         if (is_running(job))
-            prices[j] =
-                std::clamp(one, least_price(market, static_cast<uint32_t>(j)), job.value);
+            prices[j] = std::clamp(one, least_price(market, static_cast<uint32_t>(j)), job.value);
     }
     return prices;
 }

@@ -33,7 +33,7 @@ struct PayerBid {
 PayerBid payer_bid_of(const Allocator& market, uint32_t j) {
     const SolverJob& job = market.jobs()[j];
     const Allocator::JobDetails& d = market.details(j);
-    return {j,        job.cpus, job.memory_mb, job.value,         job.rank, market.weight_of(j),
+    return {j,        job.cpus, job.memory_mb, job.value,          job.rank, market.weight_of(j),
             job.bars, d.user,   d.gang,        market.required(j), job.named};
 }
 

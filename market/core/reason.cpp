@@ -270,8 +270,10 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "srun --resource: `resources` of marketd.conf says how many there are"},
     {resource_taken, "resource_taken",
      "waits for {cause}[ on {node}][, which job {job} has at {price}][; {bid} would win it]",
-     "srun --resource: others have what it asks for; `job` pays least of them. It starts from `bid` "
-     "on, or when one of them ends. Without `bid` no bid does it, as for what a job has that cannot "
+     "srun --resource: others have what it asks for; `job` pays least of them. It starts from "
+     "`bid` "
+     "on, or when one of them ends. Without `bid` no bid does it, as for what a job has that "
+     "cannot "
      "move"},
     {resource_stands, "resource_stands", "goes to disk, so that others on {node} get what it has",
      "a job that stands in memory would keep its named resources (srun --resource)"},

@@ -200,8 +200,7 @@ Reason ResourceBook::why_nowhere(const JobTerms& terms) const {
         if (!lacking) lacking = lacks_here;
     }
     if (!lacking) return {};
-    return Reason(ReasonCode::resource_nowhere)
-        .with(Figure::cause, resources_text({*lacking}));
+    return Reason(ReasonCode::resource_nowhere).with(Figure::cause, resources_text({*lacking}));
 }
 
 Reason ResourceBook::taken_by(const Job& job, const NamedAmount& amount,

@@ -14,7 +14,7 @@
 
 namespace souk {
 
-// What a node or the market has of one resource.
+// A node or the market has so much of one resource.
 struct ResourceOffer {
     std::string name;
     int64_t count = 0;
@@ -36,7 +36,7 @@ inline constexpr size_t resource_text_max = 2'000;
 Result<std::vector<ResourceNeed>> parse_resources(std::string_view text);
 // As parse_resources() takes it, the same for the same needs.
 std::string resources_text(const std::vector<ResourceNeed>& needs);
-// What a configuration offers: counts by their names, and reserves of some of them, as texts.
+// Reads the offers of a configuration: counts by their names, and reserves of some, as texts.
 // Errors: what is wrong with which of them.
 using ResourceTable = std::map<std::string, std::string>;
 Result<std::vector<ResourceOffer>> resource_offers(const ResourceTable& counts,

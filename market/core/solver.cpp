@@ -353,9 +353,9 @@ bool Solver::change_job(JobKey key, const JobDemand& spec) {
     const uint32_t j = impl_->market.find_job(key);
     if (j == Allocator::none || !valid(spec)) return false;
     if (const Allocator::Job& job = impl_->market.jobs()[j];
-        job.component && (spec.asks_named() || spec.value != job.value ||
-                          spec.arrival != job.arrival() ||
-                          spec.weight != impl_->market.details(j).weight))
+        job.component &&
+        (spec.asks_named() || spec.value != job.value || spec.arrival != job.arrival() ||
+         spec.weight != impl_->market.details(j).weight))
         return false;
     impl_->market.change_job(j, spec);
     return true;
@@ -505,8 +505,8 @@ Result<std::span<const Change>> Solver::adopt(std::span<const Assignment> alloca
     std::vector<uint32_t> slots(market.jobs().size(), Allocator::none);
     std::vector<bool> named(market.jobs().size(), false);
     std::vector<int64_t> cpus, memory_mb;
-    NamedRooms left = named_left(
-        market, [&](const auto& g) { return market.jobs()[g.job].pin == Pin::stay; });
+    NamedRooms left =
+        named_left(market, [&](const auto& g) { return market.jobs()[g.job].pin == Pin::stay; });
     for (const auto& m : market.machines()) {
         cpus.push_back(m.spec.cpus);
         memory_mb.push_back(m.spec.memory_mb);

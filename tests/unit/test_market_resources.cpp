@@ -24,8 +24,8 @@ void has(World& w, const NodeName& name, std::vector<ResourceOffer> resources) {
 
 JobId submit_with(World& w, int64_t price, const char* resources, int32_t cpus = 1,
                   Nanos work = Nanos::never()) {
-    const JobId id = w.submit("n1", price, work, cpus, 100, {},
-                              1'000 + static_cast<uint32_t>(w.jobs.size()));
+    const JobId id =
+        w.submit("n1", price, work, cpus, 100, {}, 1'000 + static_cast<uint32_t>(w.jobs.size()));
     w.jobs[id].report.terms.resources = resources;
     w.tell(w.jobs[id]);
     return id;
@@ -83,14 +83,15 @@ void never_more_than_there_is(const World& w, int64_t licences) {
 }  // namespace
 
 START_TEST(no_random_market_gives_more_than_there_is_and_every_job_ends) {
-    const char* const asks[] = {"",      "gpu=1", "gpu=2",           "matlab=1", "matlab=2",
+    const char* const asks[] = {"",      "gpu=1", "gpu=2",          "matlab=1", "matlab=2",
                                 "gpu=1", "",      "gpu=1,matlab=1", ""};
     int64_t used = 0;
     for (uint64_t seed = 1; seed <= 120; ++seed) {
         Chaos c(seed, World(with_licences(2)));
         std::set<JobId> known;
         for (auto& [name, p] : std::map(c.w.providers))
-            has(c.w, name, {{"gpu", c.rng.between(0, 2), Money::units(c.rng.between(0, 3)), false}});
+            has(c.w, name,
+                {{"gpu", c.rng.between(0, 2), Money::units(c.rng.between(0, 3)), false}});
         const auto each = [&c, limits = c.w.after_step, &used] {
             c.check_prices();
             c.check_limits();
@@ -138,8 +139,8 @@ START_TEST(jobs_get_what_they_ask_for_by_their_bids_and_others_hear_who_has_it) 
     ck_assert_text(w.where(plain), "n1");
     ck_assert(w.phase(late) == JobPhase::waiting);
     ck_assert(w.market->reason(*w.market->find(late)).code == ReasonCode::resource_taken);
-    ck_assert_text(w.comment(late), "waits for gpu=1 on n2, which job " + one.text() +
-                                        " has at 5; 11 would win it");
+    ck_assert_text(w.comment(late),
+                   "waits for gpu=1 on n2, which job " + one.text() + " has at 5; 11 would win it");
     ck_assert_int_eq(w.market->resources().taken("n1", "gpu"), 2);
     // It pays what the other would.
     ck_assert_int_eq(w.market->find(one)->record.price.micro, Money::units(5).micro);
@@ -167,8 +168,8 @@ START_TEST(a_licence_is_of_the_whole_market_and_goes_along_in_a_move) {
     w.run_for(seconds(5));
     for (const JobId& id : {poor, rich, many}) ck_assert(w.phase(id) == JobPhase::waiting);
     ck_assert_text(w.comment(many), "the market has 1 in all, and it asks for matlab=2");
-    ck_assert_text(w.comment(rich), "waits for matlab=1, which job " + first.text() +
-                                        " has at 8; 11 would win it");
+    ck_assert_text(w.comment(rich),
+                   "waits for matlab=1, which job " + first.text() + " has at 8; 11 would win it");
     ck_assert(w.market->move(first, "n3", false, 0).has_value());
     w.run_for(seconds(5));
     ck_assert_text(w.where(first), "n3");
@@ -190,8 +191,8 @@ START_TEST(who_cannot_move_keeps_what_it_has_whoever_bids_more_and_after_a_resta
     w.run_for(seconds(5));
     ck_assert_text(w.where(fixed), "n1");
     ck_assert(w.phase(rich) == JobPhase::waiting);
-    ck_assert_text(w.comment(rich), "waits for gpu=2 on n1, which job " + fixed.text() +
-                                        " has at 1");
+    ck_assert_text(w.comment(rich),
+                   "waits for gpu=2 on n1, which job " + fixed.text() + " has at 1");
     w.restart();
     for (const auto& [name, p] : w.providers) w.connect(name);
     w.run_for(seconds(20));
@@ -223,8 +224,9 @@ START_TEST(texts_of_resources_are_read_or_refused) {
     ck_assert_text(text("gpu=1,gpu=2"), "! gpu comes twice");
     ck_assert_text(text("gpu=1,"),
                    "! '' is no name of a resource: a letter, then letters, digits, '-' and '_'");
-    ck_assert_text(text("7gpu"),
-                   "! '7gpu' is no name of a resource: a letter, then letters, digits, '-' and '_'");
+    ck_assert_text(
+        text("7gpu"),
+        "! '7gpu' is no name of a resource: a letter, then letters, digits, '-' and '_'");
     const auto offers = resource_offers({{"gpu", "2"}}, {{"gpu", "1.50"}});
     ck_assert(offers && (*offers)[0] == (ResourceOffer{"gpu", 2, Money{1'500'000}, false}));
     ck_assert(!resource_offers({{"gpu", "2"}}, {{"tpu", "1"}}));
@@ -232,8 +234,7 @@ START_TEST(texts_of_resources_are_read_or_refused) {
 }
 END_TEST
 
-UNIT_SUITE_LONG(market_resources, 180,
-                no_random_market_gives_more_than_there_is_and_every_job_ends,
+UNIT_SUITE_LONG(market_resources, 180, no_random_market_gives_more_than_there_is_and_every_job_ends,
                 jobs_get_what_they_ask_for_by_their_bids_and_others_hear_who_has_it,
                 a_licence_is_of_the_whole_market_and_goes_along_in_a_move,
                 who_cannot_move_keeps_what_it_has_whoever_bids_more_and_after_a_restart,

@@ -95,9 +95,9 @@ struct NamedWorld {
                 break;
             case 2:  // by hand, or on its way
                 if (stays) break;
-                d.pin = d.pin != Pin::free                ? Pin::free
-                        : d.state == JobState::running    ? Pin::stay
-                                                          : Pin::frozen;
+                d.pin = d.pin != Pin::free             ? Pin::free
+                        : d.state == JobState::running ? Pin::stay
+                                                       : Pin::frozen;
                 break;
             default:
                 if (!stays) d.named_kept = !d.named_kept && d.state == JobState::running;
@@ -182,7 +182,7 @@ struct Judge {
                     if (offer.name == want.name) sum += offer.reserve.micro * want.count;
         return sum;
     }
-    // What is left on the node, or of the market (node 0), beside those before `order`.
+    // So much is left on the node, or of the market (node 0), beside those before `order`.
     int64_t left(uint64_t node, uint32_t name, const Order& order) const {
         int64_t n = count(node == 0 ? w.licences : w.nodes.at(node).named, name);
         for (const auto& [key, one] : all)

@@ -171,7 +171,8 @@ Key table(std::map<std::string, std::string>& into) {
             const auto count = item.value_exact<int64_t>();
             const auto text = item.value_exact<std::string>();
             if (!count && !text)
-                return fail(std::string(name.str()) + ": needs a whole number, or a text in quotes");
+                return fail(std::string(name.str()) +
+                            ": needs a whole number, or a text in quotes");
             into[std::string(name.str())] = count ? std::to_string(*count) : *text;
         }
         return {};
