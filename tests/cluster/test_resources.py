@@ -28,11 +28,11 @@ def reload(market, node, lines):
 
 @pytest.fixture(scope="module")
 def standing(fit):
-    """n1 has two devices and three CPUs; the market has one licence."""
+    """n1 has two devices, and each node two CPUs; the market has one licence."""
     for m in bring_up(Market("--nodes", "3", "--speeds", "100,80,60")):
         reload(m, "n1", GPUS)
         for node in m.nodes():
-            m.tool("pvdctl", "--node", node, "set", "cpus", "3")
+            m.tool("pvdctl", "--node", node, "set", "cpus", "2")
         with open(f"{m.run_dir}/market/marketd.conf", "a") as f:
             f.write('resources = { matlab = 1 }\n')
         m.kill_daemon("market")
@@ -99,10 +99,11 @@ def test_a_licence_is_held_once_wherever_its_job_runs(market):
     market.until_reason(late.id, "resource_taken")
     assert holder.id in market.job(late.id)["reason"]["text"]
     there = market.job(holder.id)["where"]
-    market.tool("marketctl", "move", holder.id, {"n2": "n3", "n3": "n2"}[there])
+    market.tool("marketctl", "--hold", "move", holder.id, {"n2": "n3", "n3": "n2"}[there])
     market.until_runs(holder.id, {"n2": "n3", "n3": "n2"}[there])
     market.kill_daemon("market")
     market.until_reason(late.id, "resource_taken")
+    market.tool("marketctl", "release", holder.id)
     assert "matlab 0 of 1 free" in market.tool("marketctl", "status").stdout
     # It gives the licence back when it is frozen to disk, and waits for it then.
     market.tool("srun", "-J", late.id, "-p", 60)

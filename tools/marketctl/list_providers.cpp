@@ -35,7 +35,8 @@ std::string line_of(const std::string& version, const Others& o) {
 
 std::string resources_text(const Json& has) {
     std::string text;
-    for (const auto& [name, one] : has.value("resources", Json::object()).items()) {
+    const Json all = has.value("resources", Json::object());
+    for (const auto& [name, one] : all.items()) {
         text += (text.empty() ? "" : ", ") + name + " " + field(one, "free") + " of " +
                 field(one, "count") + " free";
         if (one.value("reserve", 0.0) > 0) text += " at " + field(one, "reserve") + " an hour each";
