@@ -209,6 +209,10 @@ START_TEST(jobs_inside_a_place_take_its_room_and_pay_nothing) {
     w.end(w.jobs[one]);
     w.run_for(s(10));
     ck_assert_text(where(w, two), "n2");
+    const JobId later = book(w, "n1", 1, {.cpus = 4, .holds = true}),
+                early = book(w, "n1", 1, {.within = later.text()});
+    w.run_for(s(5));
+    ck_assert(w.phase(later) == JobPhase::waiting && code(w, early) == ReasonCode::inside_waits);
     w.end(w.jobs[place]);
     w.run_for(s(10));
     ck_assert(w.phase(two) == JobPhase::frozen);
