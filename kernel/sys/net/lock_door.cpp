@@ -19,7 +19,7 @@
 namespace souk {
 namespace {
 
-constexpr int backlog = 8;
+constexpr int door_backlog = 8;
 
 // The name says little of the secret: all users of the machine see it.
 socklen_t name_door(uint64_t secret, sockaddr_un& address) {
@@ -72,7 +72,7 @@ Result<Fd> open_lock_door(uint64_t secret) {
     sockaddr_un address{};
     const socklen_t size = name_door(secret, address);
     if (::bind(door.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-        ::listen(door.get(), backlog) != 0)
+        ::listen(door.get(), door_backlog) != 0)
         return fail_errno("open a door to locks", errno);
     return door;
 }
