@@ -47,7 +47,7 @@ std::string label(const uint8_t (&token)[16], uint32_t user) {
 // the keeper
 
 // The way to what it keeps; no descriptor (-1): another one has that door.
-struct Door {
+struct LockDoor {
     int fd;
     uint64_t secret;
     uint32_t user;
@@ -58,7 +58,7 @@ struct Door {
 // System calls only: it is a copy of a process that may have had threads. Where the kernel has no
 // watch left for root (fs.inotify.max_user_instances), it looks from time to time.
 [[noreturn]] void keep_until_removed(int watch, const char* name, const char* path,
-                                     const Door& door) {
+                                     const LockDoor& door) {
     constexpr int pause_ms = 5000;
     alignas(inotify_event) char events[4096];
     while (::access(path, F_OK) == 0) {
