@@ -20,8 +20,8 @@ namespace {
 constexpr uint32_t names_on_nodes = 3, names_of_market = 2;  // the latter are 10 and 11
 
 struct NamedWorld {
-    explicit NamedWorld(uint64_t seed, bool equal_speeds = false)
-        : rng(seed), equal_speeds(equal_speeds) {
+    explicit NamedWorld(uint64_t seed, bool one_speed = false)
+        : rng(seed), equal_speeds(one_speed) {
         for (int64_t n = rng.between(1, 4); n > 0; --n) add_node();
         set_licences();
     }
