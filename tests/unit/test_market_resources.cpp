@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market: jobs that ask for named resources (srun --resource) of a node or of the market. A table
 // of what the homes say counts what is in use, step by step.
+#include "agentd/core/guest_devices.hpp"
 #include "tests/unit/market_chaos.hpp"
 
 using namespace souk;
@@ -213,6 +214,46 @@ START_TEST(who_cannot_move_keeps_what_it_has_whoever_bids_more_and_after_a_resta
 }
 END_TEST
 
+START_TEST(who_stands_in_memory_goes_to_disk_and_others_get_what_it_had) {
+    World w = three_with_gpus();
+    const JobId held = submit_with(w, 10, "gpu=2");
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(held), "n1");
+    const JobId rich = submit_with(w, 50, "gpu=2");
+    // Its home has stopped it meanwhile, with its memory.
+    World::HomeJob& job = w.jobs.at(held);
+    World::stop_clock(job, w.now);
+    job.report.phase = JobPhase::frozen;
+    job.report.in_place = true;
+    w.tell(job);
+    w.run_for(seconds(10));
+    ck_assert(!w.jobs.at(held).report.in_place);
+    ck_assert_text(w.where(rich), "n1");
+    const auto order = std::find_if(w.orders.begin(), w.orders.end(), [&](const Order& o) {
+        return o.id == held && o.kind == Order::Kind::suspend;
+    });
+    ck_assert(order != w.orders.end());
+    ck_assert_text(order->reason, "goes to disk, so that others on n1 get what it has");
+}
+END_TEST
+
+START_TEST(a_guest_gets_the_lowest_devices_that_no_other_has) {
+    const std::vector<NodeResource> all = {
+        {{"gpu", 2, {}, true}, {"/dev/nvidia0", "/dev/nvidia1"}}, {{"slot", 3, {}, false}, {}}};
+    const auto first = give_resources({{"gpu", 1}, {"slot", 2}, {"matlab", 9}}, all, {});
+    ck_assert(first && first->devices == std::vector<std::string>{"gpu:0"});
+    const GuestHolds has{"gpu=1,slot=2", first->devices};
+    const auto second = give_resources({{"gpu", 1}}, all, {has});
+    ck_assert(second && second->devices == std::vector<std::string>{"gpu:1"});
+    for (const ResourceNeed& need : {ResourceNeed{"gpu", 2}, ResourceNeed{"slot", 2}}) {
+        const auto none = give_resources({need}, all, {has});
+        ck_assert(!none && none.error().code == CauseCode::resource_short);
+        ck_assert_text(none.error().message,
+                       "not so much of " + need.name + " is free on this node");
+    }
+}
+END_TEST
+
 START_TEST(texts_of_resources_are_read_or_refused) {
     const auto text = [](const char* t) {
         const auto all = parse_resources(t);
@@ -238,4 +279,6 @@ UNIT_SUITE_LONG(market_resources, 180, no_random_market_gives_more_than_there_is
                 jobs_get_what_they_ask_for_by_their_bids_and_others_hear_who_has_it,
                 a_licence_is_of_the_whole_market_and_goes_along_in_a_move,
                 who_cannot_move_keeps_what_it_has_whoever_bids_more_and_after_a_restart,
+                who_stands_in_memory_goes_to_disk_and_others_get_what_it_had,
+                a_guest_gets_the_lowest_devices_that_no_other_has,
                 texts_of_resources_are_read_or_refused);
