@@ -22,6 +22,8 @@
 // Locks of files that the job's home serves are with the home, and the kernel here does not tell
 // them. The home is asked, and keeps them itself from the end of the processes until the restored
 // ones say by a name that they are theirs (kernel/sys/store/served_locks.h).
+//
+// Long: three kinds of locks go over in the same steps, and each needs those of the others.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -305,7 +307,7 @@ static long ask_home(const struct souk_lock* lock, uint32_t question, uint32_t n
     const struct flock asked = range;
     const long done = ask_home_by(lock, &range);
     if (done < 0) return done;
-    // Where no home serves the file, somebody may hold a lock of all of it.
+    // If no home serves the file, somebody may hold a lock of all of it.
     return range.l_type != F_UNLCK && range.l_start == asked.l_start && range.l_len == asked.l_len;
 }
 
@@ -505,7 +507,7 @@ static bool give_to_keeper(void) {
     return receive_packet(souk_locks_fd, &told, fds) >= 0 && told.what == souk_locks_done;
 }
 
-// Of what a home keeps each holder is one, and each of its ranges has its number.
+// Each holder of what a home keeps is one, and each of its ranges has its number.
 static void take_number_of(uint32_t number, int fd) {
     bool is_first = true;
     for (uint32_t i = 0; i < head.count; ++i) {

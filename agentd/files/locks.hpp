@@ -87,7 +87,7 @@ class Locks {
     // The session is over.
     void left(uint64_t session);
     bool waits(uint64_t session, uint64_t seq) const;
-    // Where somebody may ask for what is named; -1: nothing is.
+    // Somebody may ask there for what is named; -1: nothing is.
     int door() const { return door_.get(); }
     void answer_at_door() const;
     // Readable when some that waited have their answers.

@@ -180,7 +180,7 @@ bool Server::take(Connection& c, const Talk::Message& m) {
     }
 }
 
-// Who gets a lock knows of all names that others have changed before it: these recalls go ahead of
+// Whoever gets a lock knows of all names that others have changed before it: these recalls go ahead of
 // the answer.
 bool Server::answer(Connection& c, const Talk::Message& m) {
     Answers& session = *sessions_.at(c.session);

@@ -129,7 +129,7 @@ Reason Explain::why_waiting(const Job& job, const Solver& solver) const {
     return ReasonCode::no_room;
 }
 
-// What a booked place means for the job now. Empty: nothing.
+// Says what a booked place means for the job now. Empty: nothing.
 Reason Explain::why_booked(const Job& job) {
     const Contract& c = *job.record.contract;
     const bool running = job.phase() == JobPhase::running;

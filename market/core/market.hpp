@@ -229,7 +229,7 @@ class Market {
     uint64_t refused_of_home(const NodeName& home) const { return reports_.refused_of_home(home); }
     const Ledger& ledger() const { return ledger_; }
     const PriceHistory& price_history() const { return bids_.history(); }
-    // What is to run where until then (Unix time), if these nodes are gone meanwhile.
+    // Draws what is to run where until then (Unix time), if these nodes are gone meanwhile.
     MarketPlan plan(Nanos now, Nanos until, const NodesOff& off) const {
         return plan_of(book_, places_, context_.unix(now), now, until, off);
     }

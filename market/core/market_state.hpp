@@ -114,7 +114,7 @@ struct Job {
 };
 const char* to_string(Job::Held held);
 
-// What a job pays per CPU-hour whatever the market says: it was sold ahead, or another job pays for
+// Returns what a job pays per CPU-hour whatever the market says: it was sold ahead, or another job pays for
 // its place. nullopt: the market's price.
 inline std::optional<Money> booked_price(const Job& job) {
     if (job.booked == Booked::inside) return Money{};
@@ -137,7 +137,7 @@ struct Node {
     std::map<JobId, Job*> jobs;  // that claim room here, or whose image lies here
     int64_t used_cpus = 0, used_mb = 0;
     int64_t inside_cpus = 0, inside_mb = 0;  // of jobs inside the places of others there
-    std::map<JobId, Epoch> said;  // copies that it says it has, which nothing else backs
+    std::map<JobId, Epoch> said;             // copies that it says it has, which nothing else backs
     // of that, held by jobs that cannot leave, whatever becomes of them
     int64_t rooted_mb = 0;
     // and by jobs that stand there by an order, and go to disk for whoever wins it

@@ -25,25 +25,21 @@ SOUK_FIELDS(RunLimits,  //
 
 SOUK_FIELDS(Booking,  //
             field("book_start", &Booking::start, rule::time),
-            field("book_span", &Booking::span, rule::span),
-            field("book_early", &Booking::early), field("book_holds", &Booking::holds),
-            field("within", &Booking::within, rule::name));
+            field("book_span", &Booking::span, rule::span), field("book_early", &Booking::early),
+            field("book_holds", &Booking::holds), field("within", &Booking::within, rule::name));
 
-SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),
-            field("budget", &JobTerms::budget, rule::price),
-            field("memory_mb", &JobTerms::memory_mb, rule::megabytes),
-            field("cpus", &JobTerms::cpus, rule::cpus),
-            field("finish", &JobTerms::finish, rule::span),
-            field("strategy", &JobTerms::strategy, rule::text(TextRule::strategy)),
-            field("pace", &JobTerms::pace),
-            field("memory_by_default", &JobTerms::memory_by_default),
-            field("runtime", &JobTerms::runtime, rule::span),
-            field("project", &JobTerms::project, rule::text(TextRule::label, 64)),
-            flat(&JobTerms::limits),
-            field("needs", &JobTerms::needs, rule::text(TextRule::line, market::Needs::text_max)),
-            flat(&JobTerms::booking),
-            field("resources", &JobTerms::resources,
-                  rule::text(TextRule::line, resource_text_max)));
+SOUK_FIELDS(
+    JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),
+    field("budget", &JobTerms::budget, rule::price),
+    field("memory_mb", &JobTerms::memory_mb, rule::megabytes),
+    field("cpus", &JobTerms::cpus, rule::cpus), field("finish", &JobTerms::finish, rule::span),
+    field("strategy", &JobTerms::strategy, rule::text(TextRule::strategy)),
+    field("pace", &JobTerms::pace), field("memory_by_default", &JobTerms::memory_by_default),
+    field("runtime", &JobTerms::runtime, rule::span),
+    field("project", &JobTerms::project, rule::text(TextRule::label, 64)), flat(&JobTerms::limits),
+    field("needs", &JobTerms::needs, rule::text(TextRule::line, market::Needs::text_max)),
+    flat(&JobTerms::booking),
+    field("resources", &JobTerms::resources, rule::text(TextRule::line, resource_text_max)));
 
 SOUK_FIELDS(LastMove,  //
             field("forecast", &LastMove::forecast),
@@ -171,10 +167,10 @@ SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("address", &Order::address, rule::address),
             field("price", &Order::price, rule::price),
             field("speed", &Order::speed, rule::between(0, market::speed_max)),
-            field("books", &Order::books),
-            field("reason", &Order::reason), field("ticket", &Order::ticket, sealed_ticket_rule),
-            field("hold", &Order::hold), field("layouts", &Order::layouts),
-            field("near", &Order::near), field("stand", &Order::stand), field("asks", &Order::asks),
+            field("books", &Order::books), field("reason", &Order::reason),
+            field("ticket", &Order::ticket, sealed_ticket_rule), field("hold", &Order::hold),
+            field("layouts", &Order::layouts), field("near", &Order::near),
+            field("stand", &Order::stand), field("asks", &Order::asks),
             field("named", &Order::named));
 
 // A digest of a key, in hexadecimal digits.

@@ -34,10 +34,10 @@ struct RunLimits {
 // A place for a stated time, which is sold ahead (market/core/reservations.hpp); or a place inside
 // one that its user holds.
 struct Booking {
-    Nanos start = {};  // Unix time; 0: at once
-    Nanos span = {};   // 0: none is asked for
-    bool early = false;  // it may begin before that
-    bool holds = false;  // it runs no program of its own: other jobs run inside its place
+    Nanos start = {};         // Unix time; 0: at once
+    Nanos span = {};          // 0: none is asked for
+    bool early = false;       // it may begin before that
+    bool holds = false;       // it runs no program of its own: other jobs run inside its place
     std::string within = {};  // the id of the job inside whose place it runs; empty: its own place
     bool asks() const { return span.ns > 0; }
     bool operator==(const Booking&) const = default;
@@ -268,8 +268,8 @@ struct Order {
     bool near = false;  // run, of a component: it looks at JobReport::near, too
     // suspend: it only stops, and keeps its memory; what is older than this freezes it to disk
     bool stand = false;
-    bool asks = false;  // suspend: the market does not know the job, which stays as it is
-    int64_t speed = 0;  // run: of that node; 0: a market of a version that does not say
+    bool asks = false;   // suspend: the market does not know the job, which stays as it is
+    int64_t speed = 0;   // run: of that node; 0: a market of a version that does not say
     bool books = false;  // run: the market looks at JobTerms::booking
     bool named = false;  // run: the market has counted the named resources that the job asks for
     bool operator==(const Order&) const = default;

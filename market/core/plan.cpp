@@ -18,8 +18,7 @@ struct Rest {
     bool is_known() const { return clock.ns >= 0 || work.ns >= 0; }
     Nanos at(int64_t speed) const {
         Nanos span = clock.ns >= 0 ? clock : Nanos::never();
-        if (work.ns >= 0)
-            span = std::min(span, Nanos{work.ns / std::max<int64_t>(1, speed) * 100});
+        if (work.ns >= 0) span = std::min(span, Nanos{work.ns / std::max<int64_t>(1, speed) * 100});
         return span;
     }
     void take(Nanos span, int64_t speed) {
@@ -35,8 +34,8 @@ Rest rest_of(const Job& job, Nanos now) {
     if (limits.run.ns > 0 && limits.at_speed == 0)
         rest.clock = std::max(Nanos{}, limits.run - bill::run_time(job, now));
     if (limits.run.ns > 0 && limits.at_speed > 0)
-        rest.work = std::max(Nanos{},
-                             Nanos{limits.run.ns / 100 * limits.at_speed} - job.record.done);
+        rest.work =
+            std::max(Nanos{}, Nanos{limits.run.ns / 100 * limits.at_speed} - job.record.done);
     if (t.runtime.ns > 0) {
         const Nanos work = std::max(Nanos{}, t.runtime - job.record.done);
         rest.work = rest.work.ns >= 0 ? std::min(rest.work, work) : work;
@@ -139,15 +138,15 @@ class Drawing {
         const Contract& c = *job.record.contract;
         const auto at = machines_.find(c.node);
         if (at == machines_.end() || c.start >= until_ || c.end <= at_) return;
-        booked_[c.node].push_back({&job, std::max(c.start, at_), c.end, {},
-                                   PlanSpan::Kind::reserved});
+        booked_[c.node].push_back(
+            {&job, std::max(c.start, at_), c.end, {}, PlanSpan::Kind::reserved});
         moments_.insert({std::max(c.start, at_), c.node});
     }
 
     void begin(const NodeName& name, Machine& m, const Waiting& w, PlanSpan::Kind kind) {
         const JobTerms& t = w.job->record.report.terms;
-        const Nanos span = w.rest.is_known() ? w.rest.at(m.node->record.report.speed)
-                                             : Nanos::never();
+        const Nanos span =
+            w.rest.is_known() ? w.rest.at(m.node->record.report.speed) : Nanos::never();
         const Nanos to = span == Nanos::never() || span > until_ - at_ ? until_ : at_ + span;
         m.running.push_back({w.job, at_, to, w.rest, kind});
         m.cpus -= t.cpus;
@@ -179,7 +178,7 @@ class Drawing {
         for (const auto& [other, machine] : machines_) moments_.insert({at_, other});
     }
 
-    // What ends now on this machine: jobs, and the machine itself.
+    // Ends what is over now on this machine: jobs, and the machine itself.
     void end_due(const NodeName& name, Machine& m) {
         for (size_t i = m.running.size(); i-- > 0;)
             if (m.running[i].to <= at_) leave(name, m, i, false);
@@ -189,7 +188,7 @@ class Drawing {
         m.cpus = m.mb = 0;
     }
 
-    // What is sold comes first, whoever is there; then those who wait.
+    // Begins what is sold first, whoever is there, and then those who wait.
     void fill(const NodeName& name, Machine& m) {
         if (m.off <= at_) return;
         auto& booked = booked_[name];
@@ -257,7 +256,7 @@ const char* to_string(PlanSpan::Kind kind) {
 }
 
 MarketPlan plan_of(const Book& book, const Places& places, Nanos unix, Nanos now, Nanos until,
-             const NodesOff& off) {
+                   const NodesOff& off) {
     return Drawing(book, places, unix, now, until, off).draw();
 }
 

@@ -36,13 +36,13 @@ struct MarketPlan {
     std::vector<JobId> later;     // they wait, and nothing says that they begin before its end
 };
 
-// What if: these nodes take nobody from then on (Unix time).
+// These nodes take nobody from then on (Unix time).
 using NodesOff = std::map<NodeName, Nanos>;
 
 // `unix`: now; `until`: the end of the plan. At most `tried_most` of those who wait are tried each
 // time that room comes on a node.
 inline constexpr size_t plan_tried_most = 256;
 MarketPlan plan_of(const Book& book, const Places& places, Nanos unix, Nanos now, Nanos until,
-             const NodesOff& off);
+                   const NodesOff& off);
 
 }  // namespace souk::market

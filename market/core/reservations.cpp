@@ -111,7 +111,7 @@ void Reservations::list_sold() {
     }
 }
 
-// What a job asks for is what it was sold. A start that is past is not moved by that.
+// The job asks for what it was sold. A start that is past is not moved by that.
 bool Reservations::covers(const Contract& c, const Job& job, Nanos unix) {
     const JobTerms& t = job.record.report.terms;
     const Booking& b = *t.booking;
@@ -146,7 +146,7 @@ void Reservations::see_contract(Job& job, Nanos now) {
     if (c.over) return put(job, Booked::no, {});
     wake_at(c.end);
     const Nanos clears = c.start - clearing_of(c);
-    // What has begun goes on: when the others have left there is less to clear.
+    // A clearing that has begun goes on: when the others have left there is less to clear.
     const bool begun = job.booked == Booked::clears || job.booked == Booked::holds;
     if (unix_ < clears && !begun) {
         // How much is to be cleared is known when it is near.
@@ -174,7 +174,8 @@ void Reservations::keep_place(Job& job, Nanos unix) {
     const Node* best = nullptr;
     for (const auto& [name, other] : book_.nodes())
         if (other.record.report.reserve <= c.price && has_room(job, other, rest, {}) &&
-            is_open(other.record.report, rest, unix) && (!best || before(c.price, other, c.price, *best)))
+            is_open(other.record.report, rest, unix) &&
+            (!best || before(c.price, other, c.price, *best)))
             best = &other;
     if (!best && c.node.empty()) return;
     if (!c.node.empty()) {
@@ -207,7 +208,7 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
     const Span span{start, (b.start.ns > 0 ? b.start : unix) + b.span};
     const std::vector<Pick> picks = picks_of(all, span, false);
     if (!picks.empty()) return sell(picks, span, unix);
-    // What was sold before goes on to hold for a job that is no larger than that.
+    // A contract of before goes on to hold for a job that is no larger than that.
     const Reason why = why_not_sold(all, span);
     for (Job* const one : all) {
         const Contract& had = *one->record.contract;

@@ -102,7 +102,7 @@ class Reservations {
     Reason why_not_sold(const std::vector<Job*>& all, Span span) const;
     std::optional<Nanos> earliest(const std::vector<Job*>& all, Span span) const;
     void sell(const std::vector<Pick>& picks, Span span, Nanos unix);
-    // What is left of a place for jobs inside it.
+    // So much is left of a place for jobs inside it.
     struct Room {
         int64_t cpus = 0, mb = 0;
         int64_t of_unit = 0;  // components of the gang that is being placed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What is to run where and until when, as marketctl asks for it (plan).
+// The plan of what is to run where and until when, as marketctl asks for it.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@ using market::Contract;
 using market::Job;
 using market::Market;
 
-// What the market's price was, on average, in the part of the span that is over. nullopt: none is
+// Returns what the market's price was, on average, in the part of the span that is over. nullopt: none is
 // known of it.
 std::optional<Money> turned_out(const Market& market, const Contract& c, Nanos unix) {
     const auto node = market.nodes().find(c.node);

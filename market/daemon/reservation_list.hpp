@@ -9,8 +9,8 @@
 
 namespace souk {
 
-// All of them by id, as user `uid` may see them; those of which the time is over are left out. `after` and `next`: where the
-// list goes on.
+// All of them by id, as user `uid` may see them; those of which the time is over are left out.
+// `after` and `next`: where the list goes on.
 Result<std::string> reservations_reply(const market::Market& market, const std::string& after,
                                        Nanos now, uint32_t uid, std::string& next);
 

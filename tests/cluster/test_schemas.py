@@ -71,8 +71,8 @@ def test_every_answer_is_as_its_schema_says(market, tmp_path):
     until("it has ended", lambda: market.job(ends)["status"] == "finish")
     of("moved", "marketctl", "deposit", "root", "1", "--note", "a start")
     market.tool("srun", "--detach", "-p", 9, "--start", "now+1h", "--for", "1h", "true")
-    for name in ("status", "list-jobs", "list-providers", "reservations", "plan", "receipts", "account", "prices",
-                 "history", "report", "statement"):
+    for name in ("status", "list-jobs", "list-providers", "reservations", "plan", "receipts",
+                 "account", "prices", "history", "report", "statement"):
         assert of(name, "marketctl", name), name
     of("list-jobs", "marketctl", "list-jobs", "--state", "all")
     for by in ("node", "day"):

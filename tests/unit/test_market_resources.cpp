@@ -238,8 +238,8 @@ START_TEST(who_stands_in_memory_goes_to_disk_and_others_get_what_it_had) {
 END_TEST
 
 START_TEST(a_guest_gets_the_lowest_devices_that_no_other_has) {
-    const std::vector<NodeResource> all = {
-        {{"gpu", 2, {}, true}, {"/dev/nvidia0", "/dev/nvidia1"}}, {{"slot", 3, {}, false}, {}}};
+    const std::vector<NodeResource> all = {{{"gpu", 2, {}, true}, {"/dev/nvidia0", "/dev/nvidia1"}},
+                                           {{"slot", 3, {}, false}, {}}};
     const auto first = give_resources({{"gpu", 1}, {"slot", 2}, {"matlab", 9}}, all, {});
     ck_assert(first && first->devices == std::vector<std::string>{"gpu:0"});
     const GuestHolds has{"gpu=1,slot=2", first->devices};
@@ -247,7 +247,7 @@ START_TEST(a_guest_gets_the_lowest_devices_that_no_other_has) {
     ck_assert(second && second->devices == std::vector<std::string>{"gpu:1"});
     for (const ResourceNeed& need : {ResourceNeed{"gpu", 2}, ResourceNeed{"slot", 2}}) {
         const auto none = give_resources({need}, all, {has});
-        ck_assert(!none && none.error().code == CauseCode::resource_short);
+        ck_assert(!none && none.error().cause == CauseCode::resource_short);
         ck_assert_text(none.error().message,
                        "not so much of " + need.name + " is free on this node");
     }

@@ -35,7 +35,8 @@ using Story = std::map<JobId, std::vector<Seen>>;
 // At each second, on one node after the other: what is over ends, what is sold begins, and those
 // who wait are tried in their order.
 Story second_by_second(const std::map<NodeName, int32_t>& nodes, std::vector<Piece> waiting,
-                       std::vector<Piece> sold, int64_t until, const NodeName& off, int64_t off_at) {
+                       std::vector<Piece> sold, int64_t until, const NodeName& off,
+                       int64_t off_at) {
     Story story;
     std::map<NodeName, std::vector<Begun>> run;
     for (int64_t t = 0; t < until; ++t) {
@@ -132,8 +133,8 @@ START_TEST(a_plan_is_that_of_a_planner_that_tries_each_second) {
             p.end = p.start + 1 + upto(30);
             p.id = w.submit("n1", 1'000, Nanos::never(), p.cpus);
             JobReport& r = w.jobs[p.id].report;
-            r.terms.booking = Booking{epoch + s(begins + p.start), s(p.end - p.start), false, false,
-                                      {}};
+            r.terms.booking =
+                Booking{epoch + s(begins + p.start), s(p.end - p.start), false, false, {}};
             w.tell(w.jobs[p.id]);
             sold.push_back(p);
         }

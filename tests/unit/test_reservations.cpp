@@ -30,8 +30,7 @@ struct Asked {
     std::string within = {};
 };
 
-JobId book(World& w, const NodeName& home, int64_t price, const Asked& asked,
-           uint32_t uid = 1000) {
+JobId book(World& w, const NodeName& home, int64_t price, const Asked& asked, uint32_t uid = 1000) {
     const JobId id = w.submit(home, price, Nanos::never(), asked.cpus, 100, {}, uid);
     Booking b;
     if (asked.start_s > 0) b.start = monday + s(asked.start_s);
@@ -49,13 +48,9 @@ NodeName where(World& w, const JobId& id) {
     return w.phase(id) == JobPhase::running ? w.market->find(id)->record.report.where : "";
 }
 
-const Contract& contract(World& w, const JobId& id) {
-    return *w.market->find(id)->record.contract;
-}
+const Contract& contract(World& w, const JobId& id) { return *w.market->find(id)->record.contract; }
 
-ReasonCode code(World& w, const JobId& id) {
-    return w.market->reason(*w.market->find(id)).code;
-}
+ReasonCode code(World& w, const JobId& id) { return w.market->reason(*w.market->find(id)).code; }
 
 }  // namespace
 
@@ -189,8 +184,7 @@ START_TEST(jobs_inside_a_place_take_its_room_and_pay_nothing) {
     ck_assert_text(where(w, place), "n1");
     const JobId one = book(w, "n1", 1, {.cpus = 2, .within = place.text()}),
                 two = book(w, "n1", 99, {.cpus = 2, .within = place.text()}),
-                foreign = book(w, "n1", 99, {.within = place.text()}, 7),
-                other = w.submit("n1", 1);
+                foreign = book(w, "n1", 99, {.within = place.text()}, 7), other = w.submit("n1", 1);
     w.run_for(s(5));
     ck_assert_text(where(w, one), "n1");
     ck_assert_text(where(w, other), "n1");  // the fourth CPU is still free
@@ -345,5 +339,5 @@ UNIT_SUITE(reservations, a_place_is_kept_from_the_second_for_which_it_was_sold,
            a_price_of_a_time_to_come_is_the_owners_or_what_the_history_says,
            a_contract_outlives_the_market_and_a_node_that_leaves,
            jobs_inside_a_place_take_its_room_and_pay_nothing,
-           all_components_are_sold_places_or_none,
-           a_gang_runs_in_the_places_of_another_one, random_reservations_are_kept);
+           all_components_are_sold_places_or_none, a_gang_runs_in_the_places_of_another_one,
+           random_reservations_are_kept);

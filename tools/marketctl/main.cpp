@@ -346,8 +346,8 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
 
 // Long: a table.
 std::vector<Option> options_of(Given& given) {
-    auto& [order, money, user, decisions, several, report, last, step, pay, output, columns,
-           needs, plan] = given;
+    auto& [order, money, user, decisions, several, report, last, step, pay, output, columns, needs,
+           plan] = given;
     return {
         {0, "hold", nullptr,
          "with move, freeze, thaw: until 'release', the market does not undo it",

@@ -28,7 +28,9 @@ Result<std::string> plan_text(const Answer& answer) {
         const bool known = s.value("end_known", false);
         return {field(s, "node"),
                 local_time(s, "from_unix_s"),
-                known ? local_time(s, "to_unix_s") : kind == "later" ? "-" : "not known",
+                known             ? local_time(s, "to_unix_s")
+                : kind == "later" ? "-"
+                                  : "not known",
                 field(s, "job"),
                 field(s, "cpus"),
                 megabytes(s, "memory_mb"),
@@ -143,16 +145,15 @@ class Picture {
     void draw(const Bar& b, double y) {
         const double x = x_of(b.from), wide = std::max(1.0, x_of(b.to) - x);
         const std::string at = number(y + static_cast<double>(b.row) * row);
-        body_ += "<rect class=\"" + b.kind + "\" x=\"" + number(x) + "\" y=\"" + at +
-                 "\" width=\"" + number(wide) + "\" height=\"" +
-                 number(static_cast<double>(b.cpus) * row - 1) + "\"" +
-                 (b.end_known ? "" : " stroke-dasharray=\"3 2\"") + "><title>" +
-                 escaped(b.label) + " " + clock(b.from) + " - " +
-                 (b.end_known ? clock(b.to) : "?") + "</title></rect>\n";
+        body_ +=
+            "<rect class=\"" + b.kind + "\" x=\"" + number(x) + "\" y=\"" + at + "\" width=\"" +
+            number(wide) + "\" height=\"" + number(static_cast<double>(b.cpus) * row - 1) + "\"" +
+            (b.end_known ? "" : " stroke-dasharray=\"3 2\"") + "><title>" + escaped(b.label) + " " +
+            clock(b.from) + " - " + (b.end_known ? clock(b.to) : "?") + "</title></rect>\n";
         if (wide > 6.5 * static_cast<double>(b.label.size()))
             body_ += "<text x=\"" + number(x + 3) + "\" y=\"" +
-                     number(y + static_cast<double>(b.row) * row + 11) + "\">" +
-                     escaped(b.label) + "</text>\n";
+                     number(y + static_cast<double>(b.row) * row + 11) + "\">" + escaped(b.label) +
+                     "</text>\n";
     }
     void draw_hours(double y) {
         const double span = last_ - first_;

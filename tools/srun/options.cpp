@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// The options of srun, in tables, and which of them exclude each other.
+// Long: the tables are most of it.
 #include "tools/srun/options.hpp"
 
 #include <algorithm>
@@ -462,9 +464,9 @@ std::vector<Option> own_options(SrunOptions& o, std::string& change, std::string
 
 CommandLine command_line(SrunOptions& o, std::string& change, std::string& attach) {
     std::vector<Option> options;
-    for (auto& some :
-         {term_options(o), form_options(o), quote_options(o), loss_options(o), limit_options(o),
-          needs_options(o), booking_options(o), around_options(o), size_options(o), own_options(o, change, attach)})
+    for (auto& some : {term_options(o), form_options(o), quote_options(o), loss_options(o),
+                       limit_options(o), needs_options(o), booking_options(o), around_options(o),
+                       size_options(o), own_options(o, change, attach)})
         options.insert(options.end(), some.begin(), some.end());
     CommandLine line{
         srun,
@@ -626,6 +628,24 @@ std::string lacking_with(const SrunOptions& o) {
     return {};
 }
 
+// Changes the terms of a job that is there already, or attaches to it.
+Parsed of_a_known_job(SrunOptions& o, const std::string& change, const std::string& attach) {
+    o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
+    o.job = change.empty() ? attach : change;
+    if (!o.program.empty())
+        return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
+    if (o.detach || !o.name.empty() || o.form_given)
+        return usage(
+            "--detach, --name, --move, --net, --files, --local-path, --tmp, --files-snapshot, "
+            "--tcp, --checkpoint-every, --must-migrate, --retries and --restart are only for a "
+            "new job");
+    if (o.mode == SrunOptions::Mode::change && !o.given)
+        return usage("--job: no term to change was given");
+    if (o.mode == SrunOptions::Mode::attach && o.given)
+        return usage("--attach changes no terms: use --job");
+    return Parsed::go;
+}
+
 }  // namespace
 
 Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
@@ -662,26 +682,10 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     if (!quotes && o.jobs > 1) return usage("--jobs is for --quote; a job of N components is -N N");
     std::string wrong = wrong_with_waits(o, quotes || !(change + attach).empty());
     if (wrong.empty()) wrong = wrong_with_gang(o, quotes || !(change + attach).empty());
-    if (wrong.empty())
-        wrong = wrong_with_booking(o, !(change + attach).empty(), quotes);
+    if (wrong.empty()) wrong = wrong_with_booking(o, !(change + attach).empty(), quotes);
     if (!wrong.empty()) return usage(wrong);
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
-    if (!change.empty() || !attach.empty()) {
-        o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
-        o.job = change.empty() ? attach : change;
-        if (!o.program.empty())
-            return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
-        if (o.detach || !o.name.empty() || o.form_given)
-            return usage(
-                "--detach, --name, --move, --net, --files, --local-path, --tmp, --files-snapshot, "
-                "--tcp, --checkpoint-every, --must-migrate, --retries and --restart are only for a "
-                "new job");
-        if (o.mode == SrunOptions::Mode::change && !o.given)
-            return usage("--job: no term to change was given");
-        if (o.mode == SrunOptions::Mode::attach && o.given)
-            return usage("--attach changes no terms: use --job");
-        return Parsed::go;
-    }
+    if (!(change + attach).empty()) return of_a_known_job(o, change, attach);
     if (o.components > 0 && !o.net_given && !o.tcp_given) o.net = NetMode::own;
     if (o.net == NetMode::own && o.tcp_given)
         return usage(
