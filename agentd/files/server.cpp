@@ -180,8 +180,8 @@ bool Server::take(Connection& c, const Talk::Message& m) {
     }
 }
 
-// Whoever gets a lock knows of all names that others have changed before it: these recalls go ahead of
-// the answer.
+// Whoever gets a lock knows of all names that others have changed before it: these recalls go
+// ahead of the answer.
 bool Server::answer(Connection& c, const Talk::Message& m) {
     Answers& session = *sessions_.at(c.session);
     if (!takes_lock(opcode_of(m.body))) return session.answer(m.head, m.body, c.out.messages());

@@ -12,8 +12,8 @@ using market::Contract;
 using market::Job;
 using market::Market;
 
-// Returns what the market's price was, on average, in the part of the span that is over. nullopt: none is
-// known of it.
+// Returns what the market's price was, on average, in the part of the span that is over. nullopt:
+// none is known of it.
 std::optional<Money> turned_out(const Market& market, const Contract& c, Nanos unix) {
     const auto node = market.nodes().find(c.node);
     if (node == market.nodes().end()) return {};

@@ -52,8 +52,8 @@ def test_a_place_is_sold_kept_from_the_second_and_given_back(wide, tmp_path):
 def test_what_cannot_be_sold_says_so_and_what_is_wrong_is_refused(wide):
     market = wide
     id = submit(market, "-p", "2", "-c", "64", "--start", "now+1h", "--for", "2h", "true")
-    market.until_job(id, "is not sold", lambda j: j["reason"]["code"] in
-                      ("place_not_sold", "too_many_cpus"))
+    market.until_job(id, "is not sold", lambda j: j["reason"]["code"] in (
+        "place_not_sold", "too_many_cpus"))
     market.tool("marketctl", "cancel", id)
     for words, said in (
             (["--start", "9:00", "true"], "--start needs --for"),

@@ -34,6 +34,7 @@ using Story = std::map<JobId, std::vector<Seen>>;
 
 // At each second, on one node after the other: what is over ends, what is sold begins, and those
 // who wait are tried in their order.
+// Long: the rules of one second belong together.
 Story second_by_second(const std::map<NodeName, int32_t>& nodes, std::vector<Piece> waiting,
                        std::vector<Piece> sold, int64_t until, const NodeName& off,
                        int64_t off_at) {
