@@ -46,7 +46,7 @@ print(times, flush=True)
 @pytest.fixture(scope="module")
 def standing(fit):
     yield from bring_up(Market("--nodes", "3", "--speeds", "60,100,80", "--cpus", "2",
-                                  "--private-files"))
+                               "--private-files"))
 
 
 @pytest.fixture
