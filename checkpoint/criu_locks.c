@@ -336,7 +336,8 @@ static long add_ranges_of(struct souk_lock lock) {
     static uint32_t holders;
     const struct souk_lock of = lock;
     bool is_new = false;
-    for (uint32_t n = 0; head.count < souk_locks_max; ++n) {
+    // A home that says the same range again and again is heard so often at most.
+    for (uint32_t n = 0; n < souk_locks_max && head.count < souk_locks_max; ++n) {
         struct flock range = {
             .l_start = (off_t)souk_locks_begin(souk_locks_range, number_of(&of, n)),
             .l_len = (off_t)souk_locks_secret(head.token)};

@@ -82,6 +82,8 @@ Status can_be_read(const JobTerms& terms) {
     const Booking& b = *terms.booking;
     if (b.start.ns > 0 && !b.asks())
         return fail(CauseCode::invalid, "--start needs --for: how long the place is kept");
+    if (!b.within.empty() && (b.asks() || b.holds))
+        return fail(CauseCode::invalid, "--in is not possible with --for or --allocate");
     if (!b.within.empty() && !parse_job_id(b.within))
         return fail(CauseCode::invalid, "--in: '" + b.within + "' is no id of a job");
     if (const auto resources = parse_resources(*terms.resources); !resources)
@@ -178,7 +180,9 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
     if (terms.cpus != job->terms.cpus && job->phase != JobPhase::waiting)
         return fail(CauseCode::not_possible,
                     "job " + id.text() + " has started: its CPUs cannot change");
-    if (terms.resources != job->terms.resources && job->phase != JobPhase::waiting)
+    // The market has counted what it was ordered to begin with.
+    if (terms.resources != job->terms.resources &&
+        (job->phase != JobPhase::waiting || parts_->m.orders.pending(*job)))
         return fail(CauseCode::not_possible,
                     "job " + id.text() + " has started: its named resources cannot change");
     if (HomeGangs::is_component(*job))

@@ -55,7 +55,10 @@ Trouble HomeSteps::why_not_run(const HomeJob& job, const Order& order) {
     if (!(*job.terms.booking == Booking{}) && !order.books)
         return because(CauseCode::not_carried_out,
                        {{"text", "the market is of a version that sells no places ahead"}});
-    if (!job.terms.resources.empty() && !order.named)
+    if (!job.terms.resources.empty() && !order.resources.empty() &&
+        order.resources != *job.terms.resources)
+        return because(CauseCode::overtaken, {{"text", "what it asks for has changed meanwhile"}});
+    if (!job.terms.resources.empty() && order.resources.empty())
         return because(CauseCode::not_carried_out,
                        {{"text", "the market is of a version that knows no --resource"}});
     return {};

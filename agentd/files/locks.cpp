@@ -244,7 +244,8 @@ int Locks::answer(uint32_t question, const Holder& asks, const Opened& opened,
             break;
         }
         case souk_locks_mark:
-            yes = it != held_.end();
+            // The node says the index, so it is bounded here.
+            yes = it != held_.end() && index != 0 && index <= souk_locks_max;
             if (yes) name(it->second, secret, index);
             break;
         case souk_locks_hold: on_hold_.insert(holder.session); break;

@@ -104,8 +104,9 @@ class Market {
     void load(PriceRecord record) { bids_.load(std::move(record)); }
     // `now` and this make Unix time. It may be called at any time, because clocks are set.
     void set_calendar(Nanos unix_minus_now) {
-        context_.calendar = unix_minus_now;
-        reservations_.changed();
+        const Nanos was = std::exchange(context_.calendar, unix_minus_now);
+        if (std::max(was - unix_minus_now, unix_minus_now - was) > Nanos::from_ms(100))
+            reservations_.changed();
     }
     void started(Nanos now);
     // To be called before the report of a job that is not known here (find) and was stored as

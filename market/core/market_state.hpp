@@ -117,6 +117,8 @@ const char* to_string(Job::Held held);
 // Returns what a job pays per CPU-hour whatever the market says: it was sold ahead, or another job
 // pays for its place. nullopt: the market's price.
 inline std::optional<Money> booked_price(const Job& job) {
+    const NodeName& where = job.record.report.where;
+    if (!where.empty() && where != job.booked_on) return std::nullopt;
     if (job.booked == Booked::inside) return Money{};
     if (job.booked == Booked::holds) return job.record.contract->price;
     return std::nullopt;

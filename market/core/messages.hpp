@@ -271,7 +271,8 @@ struct Order {
     bool asks = false;   // suspend: the market does not know the job, which stays as it is
     int64_t speed = 0;   // run: of that node; 0: a market of a version that does not say
     bool books = false;  // run: the market looks at JobTerms::booking
-    bool named = false;  // run: the market has counted the named resources that the job asks for
+    // run: the market has counted these named resources of the job (JobTerms::resources)
+    std::string resources = {};
     bool operator==(const Order&) const = default;
 };
 const char* to_string(Order::Kind kind);

@@ -57,7 +57,7 @@ void Placement::issue(Job& job, Order::Kind kind, const NodeName& node, const Re
         order.address = to.record.address;
         order.hold = is_component(job) && job.phase() == JobPhase::waiting;
         order.layouts = order.near = is_component(job);
-        order.named = !job.record.report.terms.resources.empty();
+        order.resources = *job.record.report.terms.resources;
         order.price = booked_price(job).value_or(
             solver_.price_at_once(job.key).value_or(to.record.report.reserve));
         order.books = true;
@@ -122,8 +122,12 @@ bool Placement::place_one(Job& job, Nanos now, Outputs& out) {
               out);
         return true;
     }
-    if (!job.in_solver || job.booked == Booked::clears) return true;
+    if (!job.in_solver) return true;
     const Node* const target = allocation_.target_of(job);
+    if (target && job.booked == Booked::clears) {
+        if (!places_.fits(job, *target)) wants_room_.push_back(&job);
+        return true;
+    }
     if (!target || job.record.report.where != target->id())
         if (const Reason why = suspended_.why_to_disk(job); !why.empty()) {
             issue(job, Order::Kind::suspend, {}, why, now, out);

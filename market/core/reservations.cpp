@@ -64,6 +64,7 @@ bool Reservations::is_asked(const Job& job) {
 void Reservations::note(const Job& job) {
     if (!is_asked(job) && !booked_.contains(job.id())) return;
     booked_.insert(job.id());
+    fresh_.insert(job.id());
     gangs_.list(job);
     changed_ = true;
 }
@@ -86,11 +87,32 @@ void Reservations::look(Nanos now) {
     list_sold();
     for (const JobId& id : booked_)
         if (Job& job = *book_.find(id); job.record.contract->is_sold()) see_contract(job, now);
-    std::set<std::string> gangs;
-    for (const JobId& id : booked_) ask(id, unix_, gangs);
+    ask_all(now);
     place_insides();
     forecast_.reset();
     sold_.clear();
+}
+
+// What is new is looked at now, and the others some at a time: a price may have fallen, or room
+// have come.
+void Reservations::ask_all(Nanos now) {
+    std::set<std::string> gangs;
+    for (const JobId& id : std::exchange(fresh_, {}))
+        if (booked_.contains(id)) ask(id, unix_, gangs);
+    if (now >= retry_at_) {
+        auto id = booked_.upper_bound(asked_last_);
+        for (size_t n = 0; n < asked_at_once && id != booked_.end(); ++n, ++id) {
+            ask(*id, unix_, gangs);
+            asked_last_ = *id;
+        }
+        if (id == booked_.end()) asked_last_ = {};
+        retry_at_ = now + retry_after;
+    }
+    const bool waits = std::any_of(booked_.begin(), booked_.end(), [&](const JobId& id) {
+        const Job& job = *book_.find(id);
+        return job.record.report.terms.booking->asks() && !job.record.contract->is_sold();
+    });
+    if (waits) next_ = std::min(next_, retry_at_);
 }
 
 void Reservations::forget_ended() {
@@ -117,7 +139,8 @@ bool Reservations::covers(const Contract& c, const Job& job, Nanos unix) {
     const Booking& b = *t.booking;
     const Nanos end = (b.start.ns > 0 ? b.start : c.start) + b.span;
     const bool begins = b.start.ns == 0 || b.start == c.start || (b.start < unix && c.start < unix);
-    return begins && end == c.end && t.cpus <= c.cpus && t.memory_mb <= c.memory_mb;
+    const bool fits = t.cpus <= c.cpus && t.memory_mb <= c.memory_mb;
+    return begins && end == c.end && (fits || c.over);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -139,8 +162,9 @@ Nanos Reservations::clearing_of(const Contract& c) const {
 void Reservations::see_contract(Job& job, Nanos now) {
     Contract& c = job.record.contract.edit();
     const auto wake_at = [&](Nanos unix) { next_ = std::min(next_, now + (unix - unix_)); };
-    if (!c.over && unix_ >= c.end) {
-        c.over = true;
+    // A clock that was wrong may be set back.
+    if (c.over != (unix_ >= c.end)) {
+        c.over = !c.over;
         book_.save(job);
     }
     if (c.over) return put(job, Booked::no, {});
@@ -152,29 +176,57 @@ void Reservations::see_contract(Job& job, Nanos now) {
         // How much is to be cleared is known when it is near.
         wake_at(unix_ < c.start - clear_most ? c.start - clear_most
                                              : std::min(clears, unix_ + Nanos::from_s(10)));
-        return put(job, Booked::sold, c.node);
+        return put(job, Booked::sold, c.node, job.booked_why);
     }
     if (!settling_.is_on()) keep_place(job, unix_);
     if (c.node.empty()) return put(job, Booked::lost, {}, ReasonCode::place_lost);
     if (unix_ < c.start) {
         wake_at(c.start);
-        return put(job, Booked::clears, c.node);
+        return put(job, Booked::clears, c.node, job.booked_why);
     }
-    put(job, Booked::holds, c.node);
+    put(job, Booked::holds, c.node, job.booked_why);
 }
 
-// A contract whose node is gone gets another one.
+// The components of its gang that have places, as they are picked.
+std::vector<Reservations::Pick> Reservations::siblings(const Job& job) const {
+    std::vector<Pick> picks;
+    if (!is_component(job)) return picks;
+    for (Job* const other : gangs_.of(job)) {
+        const Contract& c = *other->record.contract;
+        const Node* const node = book_.find_node(c.node);
+        if (other != &job && c.is_sold() && !c.over && node)
+            picks.push_back({other, node, c.price});
+    }
+    return picks;
+}
+
+// The most that its owner asks in that time, as far as he has said.
+Money Reservations::most_asked(const ProviderReport& r, Span span) {
+    Money most = r.hours.empty() ? r.reserve : Money{};
+    const Nanos end = std::min(span.end, span.start + Nanos{week_ns});
+    for (Nanos at = span.start; at < end;) {
+        const OpenHours* const h = hours_at(r, at);
+        if (!h) return std::max(most, r.reserve);
+        most = std::max(most, h->price);
+        at = at + left_of(*h, at);
+    }
+    return most;
+}
+
+// A contract whose node is gone, or has become too small, gets another one.
 void Reservations::keep_place(Job& job, Nanos unix) {
     Contract& c = job.record.contract.edit();
     const Node* const node = book_.find_node(c.node);
-    if (node && places_.may_run_at(job, *node)) return;
     const Span rest{std::max(unix, c.start), c.end};
-    // A node that is away for a moment keeps what runs there.
-    if (node && Places::keeps_guests(*node) && job.record.report.where == c.node) return;
+    const bool is_there = job.phase() == JobPhase::running && job.record.report.where == c.node;
+    const std::vector<Pick> beside = siblings(job);
+    if (node && (is_there ? places_.may_run_at(job, *node) || Places::keeps_guests(*node)
+                          : Places::usable(*node) && has_room(job, *node, rest, beside)))
+        return;
     const Node* best = nullptr;
     for (const auto& [name, other] : book_.nodes())
-        if (other.record.report.reserve <= c.price && has_room(job, other, rest, {}) &&
-            is_open(other.record.report, rest, unix) &&
+        if (has_room(job, other, rest, beside) && is_open(other.record.report, rest) &&
+            most_asked(other.record.report, rest) <= c.price &&
             (!best || before(c.price, other, c.price, *best)))
             best = &other;
     if (!best && c.node.empty()) return;
@@ -195,7 +247,7 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
     const Booking& b = *job.record.report.terms.booking;
     const Contract& c = *job.record.contract;
     if (!b.asks() || !job.reported || settling_.is_on()) return;
-    if (c.is_sold() && (c.over || covers(c, job, unix))) return;
+    if (c.is_sold() && covers(c, job, unix)) return;
     const bool late = b.start.ns > 0 && b.start + b.span <= unix;
     if (late) return put(job, Booked::no, {});
     std::vector<Job*> all{&job};
@@ -205,6 +257,13 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
         if (all.size() < job.record.report.components) return;
     }
     const Nanos start = b.start.ns > 0 ? std::max(b.start, unix) : unix;
+    if (is_too_much(all, unix)) {
+        for (Job* const one : all)
+            if (!one->record.contract->is_sold())
+                put(*one, one->phase() == JobPhase::waiting ? Booked::asks : Booked::no, {},
+                    ReasonCode::place_not_sold);
+        return;
+    }
     const Span span{start, (b.start.ns > 0 ? b.start : unix) + b.span};
     const std::vector<Pick> picks = picks_of(all, span, false);
     if (!picks.empty()) return sell(picks, span, unix);
@@ -220,11 +279,32 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
     }
 }
 
-bool Reservations::is_open(const ProviderReport& r, Span span, Nanos unix) {
+// One user buys no more CPUs than he may use, nothing that he cannot pay today, and nothing that is
+// far ahead or without end.
+bool Reservations::is_too_much(const std::vector<Job*>& all, Nanos unix) const {
+    const User& user = *all.front()->user;
+    if (book_.day_is_spent(user)) return true;
+    int64_t cpus = 0;
+    for (const Job* const job : all) {
+        const Booking& b = *job->record.report.terms.booking;
+        if (b.span > span_most || b.start > unix + ahead_most) return true;
+        cpus += job->record.report.terms.cpus;
+    }
+    const auto& limit = user.record.limits.cpus;
+    if (!limit) return false;
+    for (const JobId& id : booked_) {
+        const Job& job = *book_.find(id);
+        const Contract& c = *job.record.contract;
+        const bool here = std::find(all.begin(), all.end(), &job) != all.end();
+        if (job.user == &user && c.is_sold() && !c.over && !here) cpus += c.cpus;
+    }
+    return cpus > *limit;
+}
+
+bool Reservations::is_open(const ProviderReport& r, Span span) {
     if (r.hours.empty()) return r.on_market;
     // An owner's own word holds until the next edge of his frames.
     if (!r.on_market && (r.opens.ns == 0 || r.opens > span.start)) return false;
-    (void)unix;
     Nanos at = span.start;
     for (int steps = 0; at < span.end && at < span.start + Nanos{week_ns}; ++steps) {
         const OpenHours* const h = hours_at(r, at);
@@ -259,11 +339,16 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
     const JobTerms& t = report.terms;
     const ProviderReport& r = node.record.report;
     if (!node.connected || !node.record.has_report || !r.cannot.empty()) return false;
-    if (Places::usable(node) ? !places_.may_run_at(job, node) : Places::lacks(job, node.id()))
+    if (Places::usable(node) ? !places_.may_run_at(job, node)
+                             : Places::lacks(job, node.id()) || !Places::holds_for(job, node) ||
+                                   !places_.needs().fits(*t.needs, node))
         return false;
+    if (Places::is_rooted(job) && report.where != node.id()) return false;
     if (is_component(job) && !report.only_node->empty() && *report.only_node != node.id())
         return false;
-    int64_t cpus = t.cpus, mb = t.memory_mb + node.rooted_mb;
+    // What it holds there itself, as it cannot leave, is the room that it gets.
+    const int64_t own_mb = *job.rooted_on == node.id() ? job.rooted_mb : 0;
+    int64_t cpus = t.cpus, mb = t.memory_mb + node.rooted_mb - own_mb;
     uint32_t of_gang = 1;
     for (const Pick& p : beside) {
         if (p.node != &node) continue;
@@ -298,7 +383,7 @@ std::vector<Reservations::Pick> Reservations::picks_of(const std::vector<Job*>& 
     if (!forecast_) const_cast<Reservations*>(this)->forecast_.emplace(bids_.history().rows());
     std::vector<std::pair<Money, const Node*>> nodes;
     for (const auto& [name, node] : book_.nodes())
-        if (node.record.has_report && is_open(node.record.report, span, unix_))
+        if (node.record.has_report && is_open(node.record.report, span))
             nodes.emplace_back(price_of(node, span, unix_), &node);
     std::sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
         return before(a.first, *a.second, b.first, *b.second);
@@ -378,18 +463,21 @@ void Reservations::sell(const std::vector<Pick>& picks, Span span, Nanos unix) {
 // The place where the job is already, or else the one with the most room, of those that have fewest
 // components of its gang. null: none has room.
 Job* Reservations::roomiest(const std::vector<Job*>& places, const Job& job,
-                            std::map<JobId, Room>& rooms) {
+                            std::map<JobId, Room>& rooms) const {
     const JobTerms& t = job.record.report.terms;
     Job* best = nullptr;
+    const JobReport& r = job.record.report;
     const auto key = [&](const Job& place) {
         const Room& room = rooms.at(place.id());
-        const bool is_there =
-            job.booked == Booked::inside && place.record.report.where == job.booked_on;
+        const bool is_there = r.phase == JobPhase::running && place.record.report.where == r.where;
         return std::tuple(room.of_unit, !is_there, -room.cpus);
     };
     for (Job* const place : places) {
         const JobTerms& held = place->record.report.terms;
         if (place->phase() != JobPhase::running || place->record.unbacked) continue;
+        const NodeName& where = place->record.report.where;
+        if (where != r.where && (Places::is_rooted(job) || !places_.may_run_at(job, where)))
+            continue;
         const Room& room =
             rooms.try_emplace(place->id(), Room{held.cpus, held.memory_mb}).first->second;
         // A place that names no memory bounds none.
@@ -397,6 +485,14 @@ Job* Reservations::roomiest(const std::vector<Job*>& places, const Job& job,
         if (fits && (!best || key(*place) < key(*best))) best = place;
     }
     return best;
+}
+
+// Somebody or something keeps it from running, so it is to take no room from others.
+bool Reservations::stands_back(const Job& job) const {
+    const JobRecord& r = job.record;
+    return r.cancel || r.out_of_budget || holds_back(r.hold) || job.held != Job::Held::none ||
+           book_.day_is_spent(*job.user) || (job.once && job.once->empty()) ||
+           (job.phase() == JobPhase::waiting && !r.report.waits_for.empty());
 }
 
 // Those that are inside stay there; the others follow in their order as long as there is room. All
@@ -414,7 +510,8 @@ void Reservations::place_insides() {
     }
     std::stable_sort(units.begin(), units.end(), [](const auto& a, const auto& b) {
         const auto key = [](const Job& job) {
-            return std::tuple(job.booked != Booked::inside, job.record.report.submitted, job.id());
+            const bool is_in = job.booked == Booked::inside || job.phase() == JobPhase::running;
+            return std::tuple(!is_in, job.record.report.submitted, job.id());
         };
         return key(*a.front()) < key(*b.front());
     });
@@ -445,10 +542,13 @@ void Reservations::place_inside(const std::vector<Job*>& unit, std::map<JobId, R
         for (Job* const job : unit)
             put(*job, Booked::outside, {}, Reason(code).with(Figure::job, name));
     };
+    if (std::any_of(unit.begin(), unit.end(), [&](const Job* job) { return stands_back(*job); }))
+        return wait(ReasonCode::inside_waits);
     const auto id = parse_job_id(name);
     Job* const outer = id ? book_.find(*id) : nullptr;
     if (!outer || is_over(*outer) || outer->record.report.uid != first.uid ||
-        !outer->record.report.terms.booking->holds)
+        !outer->record.report.terms.booking->holds ||
+        !outer->record.report.terms.booking->within.empty())
         return wait(ReasonCode::inside_gone);
     const std::vector<Job*> places =
         is_component(*outer) ? gangs_.of(*outer) : std::vector<Job*>{outer};

@@ -49,7 +49,11 @@ namespace souk::market {
 class Reservations {
   public:
     static constexpr Nanos clear_least = Nanos::from_s(2), clear_most = Nanos::from_s(300);
-    static constexpr Nanos ahead_most = Nanos::from_s(366 * 86'400);
+    static constexpr Nanos ahead_most = Nanos::from_s(366 * 86'400),
+                           span_most = Nanos::from_s(31 * 86'400);
+    // Those to whom nothing could be sold are asked about again, so many at once.
+    static constexpr Nanos retry_after = Nanos::from_s(10);
+    static constexpr size_t asked_at_once = 64;
 
     Reservations(const MarketContext& context, Book& book, const Places& places,
                  const Solver& solver, const Bidding& bids, GangList& gangs,
@@ -92,12 +96,16 @@ class Reservations {
     void list_sold();
     void see_contract(Job& job, Nanos now);
     void keep_place(Job& job, Nanos unix);
+    void ask_all(Nanos now);
+    bool is_too_much(const std::vector<Job*>& all, Nanos unix) const;
     Nanos clearing_of(const Contract& contract) const;
     void ask(const JobId& id, Nanos unix, std::set<std::string>& gangs);
     std::vector<Pick> picks_of(const std::vector<Job*>& all, Span span, bool for_any_price) const;
     bool has_room(const Job& job, const Node& node, Span span,
                   const std::vector<Pick>& beside) const;
-    static bool is_open(const ProviderReport& report, Span span, Nanos unix);
+    static bool is_open(const ProviderReport& report, Span span);
+    static Money most_asked(const ProviderReport& report, Span span);
+    std::vector<Pick> siblings(const Job& job) const;
     Money price_of(const Node& node, Span span, Nanos unix) const;
     Reason why_not_sold(const std::vector<Job*>& all, Span span) const;
     std::optional<Nanos> earliest(const std::vector<Job*>& all, Span span) const;
@@ -109,8 +117,9 @@ class Reservations {
     };
     void place_insides();
     void place_inside(const std::vector<Job*>& unit, std::map<JobId, Room>& rooms);
-    static Job* roomiest(const std::vector<Job*>& places, const Job& job,
-                         std::map<JobId, Room>& rooms);
+    Job* roomiest(const std::vector<Job*>& places, const Job& job,
+                  std::map<JobId, Room>& rooms) const;
+    bool stands_back(const Job& job) const;
     void put(Job& job, Booked booked, const NodeName& on, Reason why = {});
 
     const MarketContext& context_;
@@ -123,7 +132,9 @@ class Reservations {
     RoomClaims& rooms_;
     WorkList& work_;
 
-    std::set<JobId> booked_;
+    std::set<JobId> booked_, fresh_;
+    JobId asked_last_;
+    Nanos retry_at_{};
     bool changed_ = false;
     Nanos next_ = Nanos::never();
     // of the present look()

@@ -73,8 +73,7 @@ Result<std::vector<ResourceOffer>> resource_offers(const ResourceTable& counts,
     if (all.size() > resources_max)
         return fail("more than " + std::to_string(resources_max) + " resources");
     for (const auto& [name, text] : reserves) {
-        const auto offer = std::find_if(all.begin(), all.end(),
-                                        [&](const ResourceOffer& one) { return one.name == name; });
+        const auto offer = std::ranges::find(all, name, &ResourceOffer::name);
         if (offer == all.end()) return fail(name + " has a reserve, and no count in `resources`");
         const auto reserve = parse_money(text);
         if (!reserve) return wrap(name, reserve.error());

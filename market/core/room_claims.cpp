@@ -22,7 +22,8 @@ void RoomClaims::claim(Job& job) {
     if (to != places[0]) places[1] = to;
     // A job that is stopped in memory takes no CPU until it is told to go on.
     // The job inside whose place it runs has that room.
-    const bool inside = job.booked == Booked::inside;
+    const bool inside =
+        job.booked == Booked::inside && (r.where.empty() || r.where == job.booked_on);
     const int32_t cpus = inside || (in_place && to.empty()) ? 0 : r.terms.cpus;
     const int64_t mb = inside ? 0 : r.terms.memory_mb;
     const NodeName lies_on = finished || !backed ? NodeName{} : r.where;

@@ -265,6 +265,56 @@ START_TEST(a_gang_runs_in_the_places_of_another_one) {
 }
 END_TEST
 
+START_TEST(a_sold_place_moves_when_its_node_has_become_too_small) {
+    World w = world();
+    w.add_node("n1", 100, 1, 4);
+    w.add_node("n2", 90, 1, 4);
+    w.run_for(s(2));
+    const JobId id = book(w, "n2", 20, {.start_s = 100, .span_s = 100, .cpus = 4});
+    w.run_for(s(5));
+    ck_assert_text(contract(w, id).node, "n1");
+    ProviderReport p = w.providers["n1"];
+    p.cpus = 2;
+    w.set_provider(p);
+    w.run_until(s(101));
+    ck_assert_text(where(w, id), "n2");
+    // Another time is sold after that one is over.
+    w.run_until(s(205));
+    w.jobs[id].report.terms.booking = Booking{monday + s(300), s(50)};
+    w.tell(w.jobs[id]);
+    w.run_until(s(310));
+    ck_assert(contract(w, id).start == monday + s(300) && !contract(w, id).over);
+    ck_assert_text(where(w, id), "n2");
+}
+END_TEST
+
+START_TEST(who_is_held_back_gives_nobody_room_and_a_user_buys_within_his_limit) {
+    World w = world();
+    w.add_node("n1", 100, 1, 4);
+    w.run_for(s(2));
+    const JobId place = book(w, "n1", 20, {.cpus = 4, .holds = true});
+    w.run_for(s(5));
+    const JobId inner = book(w, "n1", 1, {.cpus = 4, .within = place.text()});
+    w.jobs[inner].report.waits_for = "9:00";
+    w.tell(w.jobs[inner]);
+    const JobId other = w.submit("n1", 3);
+    w.run_for(s(5));
+    ck_assert(w.phase(other) == JobPhase::waiting && w.phase(inner) == JobPhase::waiting);
+    ck_assert_int_eq(w.market->nodes().at("n1").inside_cpus, 0);
+    w.jobs[inner].report.waits_for.clear();
+    w.tell(w.jobs[inner]);
+    w.run_for(s(5));
+    ck_assert_text(where(w, inner), "n1");
+    UserLimits limits;
+    limits.cpus = 3;
+    ck_assert(w.market->set_limits(7, "u7", limits, 0, w.now).has_value());
+    const JobId one = book(w, "n1", 20, {.start_s = 500, .span_s = 50, .cpus = 2}, 7),
+                two = book(w, "n1", 20, {.start_s = 600, .span_s = 50, .cpus = 2}, 7);
+    w.run_for(s(5));
+    ck_assert(contract(w, one).is_sold() && !contract(w, two).is_sold());
+}
+END_TEST
+
 // Random requests, ends, owners that come and go, and restarts. What was sold is never more than a
 // node has, and whoever has a place begins within a second of the time, unless his node has left.
 START_TEST(random_reservations_are_kept) {

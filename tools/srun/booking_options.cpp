@@ -62,6 +62,9 @@ std::string wrong_with_booking(SrunOptions& o, bool changes, bool quotes) {
     if (changes) return {};
     if (!b.within.empty() && (b.asks() || b.holds))
         return "--in runs in a place that is there: not with --start, --for or --allocate";
+    if (b.asks() && (o.near || o.pack))
+        return "--near and --pack are not possible with --for: such places are not sold ahead";
+    if (b.early && b.holds) return "--early is not possible with --allocate";
     if (b.asks() && (o.begin.ns > 0 || !o.after.empty() || o.singleton))
         return "--start says when it begins: not with --begin, --after or --singleton";
     if (b.asks() && (!o.terms.strategy.empty() || o.terms.pace))
