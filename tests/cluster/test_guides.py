@@ -17,7 +17,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 # A guide must not change a setting that a later one needs.
 GUIDES = ["docs/gangs", "docs/getting-started", "docs/user", "docs/owner", "docs/operator",
           "docs/decision-log", "docs/coallocation", "README", "CONTRIBUTING", "docs/certificates",
-          "docs/files", "docs/ledger", "docs/mmon", "docs/web", "docs/researcher"]
+          "docs/files", "docs/ledger", "docs/mmon", "docs/web", "docs/researcher",
+          "docs/reservations"]
 PROGRAMS = ("srun", "marketctl", "pvdctl", "souk", "souk-audit", "souk-web", "mmon", "marketsim",
             "agentd", "marketd", "echo", "apt", "make", "systemctl", "systemd-sysusers",
             "systemd-tmpfiles", "grep")
@@ -41,6 +42,7 @@ ELSEWHERE = [
     ("souk-web", "cluster/web_pages.py", 'program="souk-web"'),
     ("pvdctl evict", "cluster/test_owner_rules.py", '"evict", job.id'),
     ("pvdctl watch", "tools/test_pvdctl.py", '"pvdctl", "watch"'),
+    ("srun --in", "cluster/test_reservations.py", '"--in", place'),
     ("srun -p 40 --resource", "cluster/test_resources.py", '"--resource", "gpu"'),
     # The files of this one must lie where they can be copied by reference.
     ("srun -p 40 --files=home --checkpoint-every 10m --files-snapshot",
