@@ -108,7 +108,7 @@ def test_a_licence_is_held_once_wherever_its_job_runs(market):
     # It gives the licence back when it is frozen to disk, and waits for it then.
     market.tool("srun", "-J", late.id, "-p", 60)
     market.until_runs(late.id)
-    market.until_reason(holder.id, "resource_taken")
+    market.until_reason(holder.id, "displaced")
     market.tool("marketctl", "cancel", late.id)
     market.until_runs(holder.id)
 

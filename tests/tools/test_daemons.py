@@ -193,7 +193,7 @@ def test_a_network_for_jobs_that_cannot_be_is_refused_in_one_line(tmp_path, line
     ('share = "here = -1 cpus"', ("share", "no number of CPUs")),
     ('price = "2000000000"', ("price", "1000000000")),
     ('price = "-1"', ("price",)),
-    ('owner_cpu_percent = 101', ("owner_cpu_percent", "from 1 to 100")),
+    ('owner_cpu_percent = 101', ("owner_cpu_percent", "from 0 to 100")),
     ('budget_warn_permille = 1001', ("budget_warn_permille", "from 0 to 1000")),
     ('cpu_weight = 10001', ("cpu_weight", "from 1 to 10000")),
     ('cpus = 0', ("cpus",)),
