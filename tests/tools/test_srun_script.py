@@ -64,7 +64,7 @@ def test_lines_for_slurm_are_named_as_not_read(start, agentd, tmp_path):
     (["-p", "1", "--signal=USR1", "true"], "--signal needs --time"),
     (["-p", "1", "--retry-on=1", "true"], "--retry-on needs --retries"),
     (["--retry-on=0"], "'0' is none of an exit status (1 to 255), signal and node"),
-    (["--gres=gpu:1"], "GPUs and other devices are not handed out"),
+    (["--gres=gpu:1"], "--resource gpu=1 asks for devices"),
     (["--mem-per-cpu=2G"], "-m SIZE"),
     (["--dependency=afterok:1"], "--after ID:ok"), (["-n", "4"], "-N N"),
     (["--ntasks=4"], "-N N"), (["--checkpoint-evry=3"], "did you mean '--checkpoint-every'?"),
