@@ -93,7 +93,7 @@ void Reservations::look(Nanos now) {
     sold_.clear();
 }
 
-// What is new is looked at now, and the others some at a time: a price may have fallen, or room
+// New requests are looked at now, and the others some at a time: a price may have fallen, or room
 // have come.
 void Reservations::ask_all(Nanos now) {
     std::set<std::string> gangs;
@@ -346,7 +346,7 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
     if (Places::is_rooted(job) && report.where != node.id()) return false;
     if (is_component(job) && !report.only_node->empty() && *report.only_node != node.id())
         return false;
-    // What it holds there itself, as it cannot leave, is the room that it gets.
+    // The room that it holds there itself, as it cannot leave, is the room that it gets.
     const int64_t own_mb = *job.rooted_on == node.id() ? job.rooted_mb : 0;
     int64_t cpus = t.cpus, mb = t.memory_mb + node.rooted_mb - own_mb;
     uint32_t of_gang = 1;

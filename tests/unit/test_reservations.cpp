@@ -390,4 +390,6 @@ UNIT_SUITE(reservations, a_place_is_kept_from_the_second_for_which_it_was_sold,
            a_contract_outlives_the_market_and_a_node_that_leaves,
            jobs_inside_a_place_take_its_room_and_pay_nothing,
            all_components_are_sold_places_or_none, a_gang_runs_in_the_places_of_another_one,
+           a_sold_place_moves_when_its_node_has_become_too_small,
+           who_is_held_back_gives_nobody_room_and_a_user_buys_within_his_limit,
            random_reservations_are_kept);
