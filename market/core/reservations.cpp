@@ -315,9 +315,15 @@ bool Reservations::is_open(const ProviderReport& r, Span span) {
 }
 
 // It changes by the hour, and beyond a week it repeats.
-Money Reservations::price_of(const Node& node, Span span, Nanos unix) const {
+Money Reservations::price_of(const Node& node, Span span, Nanos unix,
+                             const std::vector<Job*>& all) const {
     const ProviderReport& r = node.record.report;
     const Nanos end = std::min(span.end, span.start + Nanos{week_ns});
+    // One that runs there displaces nobody more than it does.
+    Money now = solver_.next_price(node.key).value_or(Money{});
+    for (const Job* const job : all)
+        if (job->phase() == JobPhase::running && job->record.report.where == node.id())
+            now = job->record.price;
     __int128 sum = 0;
     for (Nanos at = span.start; at < end;) {
         const Nanos next = std::min(end, Nanos{(at.ns / hour.ns + 1) * hour.ns});
@@ -325,8 +331,7 @@ Money Reservations::price_of(const Node& node, Span span, Nanos unix) const {
         Money price = h ? h->price : r.reserve;
         if (const auto likely = forecast_->at(static_cast<int32_t>(r.speed), at))
             price = std::max(price, *likely);
-        if (at < unix + hour)
-            price = std::max(price, solver_.next_price(node.key).value_or(Money{}));
+        if (at < unix + hour) price = std::max(price, now);
         sum += static_cast<__int128>(price.micro) * (next - at).ns;
         at = next;
     }
@@ -384,7 +389,7 @@ std::vector<Reservations::Pick> Reservations::picks_of(const std::vector<Job*>& 
     std::vector<std::pair<Money, const Node*>> nodes;
     for (const auto& [name, node] : book_.nodes())
         if (node.record.has_report && is_open(node.record.report, span))
-            nodes.emplace_back(price_of(node, span, unix_), &node);
+            nodes.emplace_back(price_of(node, span, unix_, all), &node);
     std::sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
         return before(a.first, *a.second, b.first, *b.second);
     });

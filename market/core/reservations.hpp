@@ -106,7 +106,7 @@ class Reservations {
     static bool is_open(const ProviderReport& report, Span span);
     static Money most_asked(const ProviderReport& report, Span span);
     std::vector<Pick> siblings(const Job& job) const;
-    Money price_of(const Node& node, Span span, Nanos unix) const;
+    Money price_of(const Node& node, Span span, Nanos unix, const std::vector<Job*>& all) const;
     Reason why_not_sold(const std::vector<Job*>& all, Span span) const;
     std::optional<Nanos> earliest(const std::vector<Job*>& all, Span span) const;
     void sell(const std::vector<Pick>& picks, Span span, Nanos unix);

@@ -308,8 +308,8 @@ START_TEST(who_is_held_back_gives_nobody_room_and_a_user_buys_within_his_limit) 
     UserLimits limits;
     limits.cpus = 3;
     ck_assert(w.market->set_limits(7, "u7", limits, 0, w.now).has_value());
-    const JobId one = book(w, "n1", 20, {.start_s = 500, .span_s = 50, .cpus = 2}, 7),
-                two = book(w, "n1", 20, {.start_s = 600, .span_s = 50, .cpus = 2}, 7);
+    const JobId one = book(w, "n1", 60, {.start_s = 500, .span_s = 50, .cpus = 2}, 7),
+                two = book(w, "n1", 60, {.start_s = 600, .span_s = 50, .cpus = 2}, 7);
     w.run_for(s(5));
     ck_assert(contract(w, one).is_sold() && !contract(w, two).is_sold());
 }
