@@ -10,15 +10,15 @@
 // closed, since its processes end, and that lets nothing go. CRIU's preload says all of this, in
 // words of kernel/sys/store/served_locks.h.
 //
-// Where the files are the node's own, at home, the processes hold their locks themselves, and
-// souk-root keeps them meanwhile. Such locks come and go by a door (kernel/sys/net/lock_door.hpp).
+// At home the files are the node's own, so the processes hold their locks themselves, and souk-root
+// keeps them meanwhile. Such locks come and go by a door (kernel/sys/net/lock_door.hpp).
 //
 // SQLite's mapped index (served_locks.h) only processes of one kernel may have. Who asks for its
 // byte gets a lock of a file of the server's own, which all of the job ask for, and the job has the
 // byte at home alone meanwhile.
 //
-// Who waits for a lock waits in a thread, in the kernel's own queue. Owned by Server; one thread
-// but for these.
+// A request that waits has a thread of its own, in the kernel's own queue. Owned by Server; one
+// thread but for these.
 #pragma once
 
 #include <linux/fuse.h>

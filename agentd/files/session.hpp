@@ -148,6 +148,12 @@ class Session {
     void opened_ahead(ByteView answer, unsigned unused_moves);
 
     // session_locks.cpp
+    struct LockAsked {
+        fuse_lk_in in{};
+        const Handle* handle = nullptr;
+        const Node* node = nullptr;
+    };
+    int read_lock(const fuse_in_header& head, Words& words, LockAsked& asked);
     Done get_lock(const fuse_in_header& head, Words& words, Bytes& out);
     Done set_lock(const fuse_in_header& head, Words& words);
     Done flush(const fuse_in_header& head, Words& words);

@@ -20,7 +20,6 @@ namespace {
 
 constexpr size_t opens_max = 1024;
 constexpr unsigned move_depth_max = 64;
-// An open file that nobody has used for so many moves is not opened ahead once more: if the job has
 // An open file that nobody has used for so many moves is not opened ahead once more: if the job
 // still has it, its client asks. Otherwise files that a job had open for a moment would be opened
 // with each move.
@@ -121,13 +120,19 @@ Locks::Holder holder_of(uint64_t session, const Node& node, uint64_t owner, bool
 
 }  // namespace
 
+// Returns 0, or an error: what it asks for is none of an open file.
+int Session::read_lock(const fuse_in_header& head, Words& words, LockAsked& asked) {
+    if (!words.take(asked.in)) return -EINVAL;
+    asked.handle = handle(asked.in.fh, false);
+    asked.node = nodes_.find(head.nodeid);
+    if (!asked.handle || !asked.node || asked.handle->node != head.nodeid) return -ESTALE;
+    return locks_ ? 0 : -ENOSYS;
+}
+
 Session::Done Session::get_lock(const fuse_in_header& head, Words& words, Bytes& out) {
-    fuse_lk_in in{};
-    if (!words.take(in)) return -EINVAL;
-    const Handle* const h = handle(in.fh, false);
-    const Node* const node = nodes_.find(head.nodeid);
-    if (!h || !node || h->node != head.nodeid) return -ESTALE;
-    if (!locks_) return -ENOSYS;
+    LockAsked asked;
+    if (const int error = read_lock(head, words, asked); error != 0) return error;
+    const auto& [in, h, node] = asked;
     fuse_lk_out said{in.lk};
     const int error = locks_->get(holder_of(number_, *node, in.owner, false, in.lk),
                                   {h->fd.get(), in.fh}, said.lk);
@@ -136,12 +141,9 @@ Session::Done Session::get_lock(const fuse_in_header& head, Words& words, Bytes&
 }
 
 Session::Done Session::set_lock(const fuse_in_header& head, Words& words) {
-    fuse_lk_in in{};
-    if (!words.take(in)) return -EINVAL;
-    const Handle* const h = handle(in.fh, false);
-    const Node* const node = nodes_.find(head.nodeid);
-    if (!h || !node || h->node != head.nodeid) return -ESTALE;
-    if (!locks_) return -ENOSYS;
+    LockAsked asked;
+    if (const int error = read_lock(head, words, asked); error != 0) return error;
+    const auto& [in, h, node] = asked;
     const bool flock = (in.lk_flags & FUSE_LK_FLOCK) != 0;
     const uint64_t seq = head.opcode == FUSE_SETLKW ? seq_ : 0;
     const int done = locks_->set(holder_of(number_, *node, in.owner, flock, in.lk),

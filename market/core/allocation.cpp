@@ -170,6 +170,25 @@ void Allocation::sync_nodes() {
     }
 }
 
+// A job inside another one's place takes room that is taken already, so the solver is told of so
+// much more on that node. It counts only while it is told to sit there: who is held back, by
+// whatever, gives nobody room.
+void Allocation::seat_inside(Job& job, const Wish& w) {
+    const bool sits =
+        job.booked == Booked::inside && w.state == JobState::running && w.pin == Pin::stay;
+    const JobTerms& t = job.record.report.terms;
+    const InsideSeat seat = sits ? InsideSeat{w.place, t.cpus, t.memory_mb} : InsideSeat{};
+    if (*job.seat == seat) return;
+    for (const auto& [one, sign] : {std::pair(*job.seat, -1), std::pair(seat, 1)}) {
+        if (one.node.empty()) continue;
+        Node& node = book_.node(one.node);
+        node.inside_cpus += sign * one.cpus;
+        node.inside_mb += sign * one.mb;
+        work_.touch(node);
+    }
+    job.seat = seat;
+}
+
 // The solver is told of a place before it is told of a job there.
 void Allocation::place_is_known(const Wish& w) {
     if (w.place.empty() || book_.node(w.place).in_solver) return;
@@ -179,6 +198,7 @@ void Allocation::place_is_known(const Wish& w) {
 
 // A job that has finished is nothing to be decided about any more.
 void Allocation::leave(Job& job) {
+    seat_inside(job, {});
     if (std::exchange(job.in_solver, false)) solver_.remove_job(job.key);
     gangs_.list(job);
     if (context_.log) context_.log->gone(job);
@@ -198,6 +218,7 @@ void Allocation::sync_jobs(Nanos now) {
         admission_.list(job);
         const Wish w = wish(job);
         waits_.note(job, w.waits(), now);
+        seat_inside(job, w);
         place_is_known(w);
         gangs_.list(job);
         if (is_component(job) && !job.in_solver) {
@@ -217,6 +238,7 @@ void Allocation::sync_jobs(Nanos now) {
         if (!job.lies_on.empty()) notes_.of(book_.node(job.lies_on));
         work_.place(job);
     }
+    sync_nodes();  // seats have changed
 }
 
 // All components of the gang are known, and the nodes that they are for. Another program decides
@@ -317,6 +339,7 @@ void Allocation::decide(Nanos now, bool by_own_solver) {
         Job& job = *held.first;
         const Wish w = wish(job);
         waits_.note(job, w.waits(), now);
+        seat_inside(job, w);
         if (context_.log) context_.log->told(job, spec_of(job, w));
         notes_.of(job);
         work_.place(job);

@@ -86,6 +86,7 @@ class Allocation final : public Admission::Jobs {
     Wish wish(const Job& job) const { return wish(job, job.held); }
     Wish wish(const Job& job, Job::Held held) const;
     JobDemand spec_of(const Job& job, const Wish& wish) const;
+    void seat_inside(Job& job, const Wish& wish);
     void place_is_known(const Wish& wish);
     void leave(Job& job);
     bool enter_gang(Job& job, Nanos now);

@@ -28,6 +28,13 @@ struct Backoff {
 
 struct Node;
 
+// The room in which the solver is told to keep a job that runs inside another one's place.
+struct InsideSeat {
+    NodeName node;
+    int64_t cpus = 0, mb = 0;
+    bool operator==(const InsideSeat&) const = default;
+};
+
 // How a job stands to a place that it has booked (reservations.hpp).
 enum class Booked : uint8_t {
     no,      // it has booked none, or the time of that is over: it competes for a place
@@ -108,6 +115,7 @@ struct Job {
     Booked booked = Booked::no;
     NodeName booked_on;         // clears, holds, inside: where
     Sparse<Reason> booked_why;  // asks, lost, outside: why
+    Sparse<InsideSeat> seat;    // counts in its node's inside_cpus and inside_mb
 
     const JobId& id() const { return record.report.id; }
     JobPhase phase() const { return record.report.phase; }
@@ -138,7 +146,7 @@ struct Node {
     Nanos lost_at;               // when it was last connected
     std::map<JobId, Job*> jobs;  // that claim room here, or whose image lies here
     int64_t used_cpus = 0, used_mb = 0;
-    int64_t inside_cpus = 0, inside_mb = 0;  // of jobs inside the places of others there
+    int64_t inside_cpus = 0, inside_mb = 0;  // of all seats there (Job::seat)
     std::map<JobId, Epoch> said;             // copies that it says it has, which nothing else backs
     // of that, held by jobs that cannot leave, whatever becomes of them
     int64_t rooted_mb = 0;

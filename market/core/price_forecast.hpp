@@ -26,18 +26,10 @@ class PriceForecast {
     std::optional<Money> at(int32_t speed, Nanos unix) const;
 
   private:
-    struct Mean {
-        __int128 sum = 0;
-        int64_t minutes = 0;
-        void add(Money price, int64_t of) {
-            sum += static_cast<__int128>(price.micro) * of;
-            minutes += of;
-        }
-    };
     struct Hours {
-        std::array<Mean, 168> of_week;
-        std::array<Mean, 24> of_day;
-        Mean all;
+        std::array<MeanPrice, 168> of_week;
+        std::array<MeanPrice, 24> of_day;
+        MeanPrice all;
     };
     Hours reckon(int32_t speed) const;
 

@@ -7,17 +7,6 @@
 namespace souk::market {
 namespace {
 
-// A mean of prices, each with its minutes.
-struct Mean {
-    __int128 sum = 0;
-    int64_t minutes = 0;
-    void add(Money price, int64_t n) {
-        sum += static_cast<__int128>(price.micro) * n;
-        minutes += n;
-    }
-    Money value() const { return {minutes == 0 ? 0 : static_cast<int64_t>(sum / minutes)}; }
-};
-
 // At most speeds_max of them: neighbours share one.
 std::vector<PriceRecord::Speed> few(std::vector<PriceRecord::Speed> all) {
     if (all.size() <= PriceHistory::speeds_max) return all;
@@ -37,12 +26,19 @@ std::vector<PriceRecord::Speed> few(std::vector<PriceRecord::Speed> all) {
 
 }  // namespace
 
+const PriceRecord::Speed* price_at(const PriceRecord& record, int64_t speed) {
+    // The fastest come first.
+    for (const PriceRecord::Speed& s : record.speeds)
+        if (s.speed <= speed) return s.minutes > 0 ? &s : nullptr;
+    return nullptr;
+}
+
 PriceRecord merged(std::span<const PriceRecord> records) {
     PriceRecord all;
     all.minute = records.front().minute;
     all.minutes = 0;
-    Mean least;
-    std::map<int32_t, Mean, std::greater<>> speeds;
+    MeanPrice least;
+    std::map<int32_t, MeanPrice, std::greater<>> speeds;
     for (const PriceRecord& r : records) {
         all.minutes += r.minutes;
         all.closed += r.closed;

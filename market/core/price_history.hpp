@@ -38,6 +38,22 @@ struct PriceRecord {
     bool operator==(const PriceRecord&) const = default;
 };
 
+// Returns what a machine of this speed needed: the price of the nearest speed that is not faster.
+// null: it was at no price to be had, or there was no such machine.
+const PriceRecord::Speed* price_at(const PriceRecord& record, int64_t speed);
+
+// A mean of prices, each with its minutes.
+struct MeanPrice {
+    __int128 sum = 0;
+    int64_t minutes = 0;
+    void add(Money price, int64_t n) {
+        sum += static_cast<__int128>(price.micro) * n;
+        minutes += n;
+    }
+    // 0: of no minute.
+    Money value() const { return {minutes == 0 ? 0 : static_cast<int64_t>(sum / minutes)}; }
+};
+
 // One record for several that follow each other.
 PriceRecord merged(std::span<const PriceRecord> records);
 

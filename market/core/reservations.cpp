@@ -12,24 +12,24 @@ namespace {
 constexpr Nanos hour = Nanos::from_s(3'600);
 constexpr int64_t week_ns = int64_t{OpenHours::week_s} * 1'000'000'000;
 
+Nanos into_week(Nanos from, Nanos unix) {
+    return Nanos{((unix.ns - from.ns) % week_ns + week_ns) % week_ns};
+}
+
+// The offer ends so long after this time; 0: it does not cover it.
+Nanos left_of(const OpenHours& h, Nanos unix) {
+    const Nanos span = Nanos::from_s(h.to_s - h.from_s);
+    return std::max(Nanos{}, span - into_week(Nanos::from_s(h.from_s), unix));
+}
+
 // The offer of the owner that holds at this time; null: the node is off the market then.
 const OpenHours* hours_at(const ProviderReport& report, Nanos unix) {
-    for (const OpenHours& h : report.hours) {
-        const int64_t from = int64_t{h.from_s} * 1'000'000'000;
-        const int64_t into = ((unix.ns - from) % week_ns + week_ns) % week_ns;
-        if (into < int64_t{h.to_s - h.from_s} * 1'000'000'000) return &h;
-    }
+    for (const OpenHours& h : report.hours)
+        if (left_of(h, unix).ns > 0) return &h;
     return nullptr;
 }
 
-// The offer ends so long after this time, which it covers.
-Nanos left_of(const OpenHours& h, Nanos unix) {
-    const int64_t from = int64_t{h.from_s} * 1'000'000'000;
-    const int64_t into = ((unix.ns - from) % week_ns + week_ns) % week_ns;
-    return Nanos{int64_t{h.to_s - h.from_s} * 1'000'000'000 - into};
-}
-
-bool is_over(const Job& job) { return job.phase() == JobPhase::finished; }
+bool has_ended(const Job& job) { return job.phase() == JobPhase::finished; }
 
 // The cheapest for its speed is the first.
 bool before(Money a, const Node& x, Money b, const Node& y) {
@@ -118,7 +118,7 @@ void Reservations::ask_all(Nanos now) {
 void Reservations::forget_ended() {
     for (auto it = booked_.begin(); it != booked_.end();) {
         Job* const job = book_.find(*it);
-        const bool gone = !job || is_over(*job) || !is_asked(*job);
+        const bool gone = !job || has_ended(*job) || !is_asked(*job);
         if (gone && job) put(*job, Booked::no, {});
         it = gone ? booked_.erase(it) : std::next(it);
     }
@@ -305,10 +305,10 @@ bool Reservations::is_open(const ProviderReport& r, Span span) {
     if (r.hours.empty()) return r.on_market;
     // An owner's own word holds until the next edge of his frames.
     if (!r.on_market && (r.opens.ns == 0 || r.opens > span.start)) return false;
-    Nanos at = span.start;
-    for (int steps = 0; at < span.end && at < span.start + Nanos{week_ns}; ++steps) {
+    const Nanos end = std::min(span.end, span.start + Nanos{week_ns});
+    for (Nanos at = span.start; at < end;) {
         const OpenHours* const h = hours_at(r, at);
-        if (!h || steps > 2'048) return false;
+        if (!h) return false;
         at = at + left_of(*h, at);
     }
     return true;
@@ -385,7 +385,7 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
 // The larger ones choose first. Empty: one of them finds none.
 std::vector<Reservations::Pick> Reservations::picks_of(const std::vector<Job*>& all, Span span,
                                                        bool for_any_price) const {
-    if (!forecast_) const_cast<Reservations*>(this)->forecast_.emplace(bids_.history().rows());
+    if (!forecast_) forecast_.emplace(bids_.history().rows());
     std::vector<std::pair<Money, const Node*>> nodes;
     for (const auto& [name, node] : book_.nodes())
         if (node.record.has_report && is_open(node.record.report, span))
@@ -436,10 +436,9 @@ std::optional<Nanos> Reservations::earliest(const std::vector<Job*>& all, Span s
         for (const Job* const job : jobs)
             if (job->record.contract->end > span.start) moments.insert(job->record.contract->end);
     for (const auto& [name, node] : book_.nodes())
-        for (const OpenHours& h : node.record.report.hours) {
-            const int64_t into = (span.start.ns - int64_t{h.from_s} * 1'000'000'000) % week_ns;
-            moments.insert(span.start + Nanos{week_ns - (into + week_ns) % week_ns});
-        }
+        for (const OpenHours& h : node.record.report.hours)
+            moments.insert(span.start + Nanos{week_ns} -
+                           into_week(Nanos::from_s(h.from_s), span.start));
     size_t tried = 0;
     for (const Nanos at : moments) {
         if (++tried > tried_most || at > span.start + ahead_most) break;
@@ -492,14 +491,6 @@ Job* Reservations::roomiest(const std::vector<Job*>& places, const Job& job,
     return best;
 }
 
-// Somebody or something keeps it from running, so it is to take no room from others.
-bool Reservations::stands_back(const Job& job) const {
-    const JobRecord& r = job.record;
-    return r.cancel || r.out_of_budget || holds_back(r.hold) || job.held != Job::Held::none ||
-           book_.day_is_spent(*job.user) || (job.once && job.once->empty()) ||
-           (job.phase() == JobPhase::waiting && !r.report.waits_for.empty());
-}
-
 // Those that are inside stay there; the others follow in their order as long as there is room. All
 // components of a gang have room, or none is let in.
 void Reservations::place_insides() {
@@ -521,23 +512,7 @@ void Reservations::place_insides() {
         return key(*a.front()) < key(*b.front());
     });
     std::map<JobId, Room> rooms;
-    std::map<NodeName, std::pair<int64_t, int64_t>> inside;
-    for (const std::vector<Job*>& unit : units) {
-        place_inside(unit, rooms);
-        for (const Job* const job : unit) {
-            if (job->booked != Booked::inside) continue;
-            auto& [cpus, mb] = inside[job->booked_on];
-            cpus += job->record.report.terms.cpus;
-            mb += job->record.report.terms.memory_mb;
-        }
-    }
-    for (auto& [name, node] : book_.nodes()) {
-        const auto it = inside.find(name);
-        const auto sum = it == inside.end() ? std::pair<int64_t, int64_t>{} : it->second;
-        if (std::pair{node.inside_cpus, node.inside_mb} == sum) continue;
-        std::tie(node.inside_cpus, node.inside_mb) = sum;
-        work_.touch(node);
-    }
+    for (const std::vector<Job*>& unit : units) place_inside(unit, rooms);
 }
 
 void Reservations::place_inside(const std::vector<Job*>& unit, std::map<JobId, Room>& rooms) {
@@ -547,11 +522,14 @@ void Reservations::place_inside(const std::vector<Job*>& unit, std::map<JobId, R
         for (Job* const job : unit)
             put(*job, Booked::outside, {}, Reason(code).with(Figure::job, name));
     };
-    if (std::any_of(unit.begin(), unit.end(), [&](const Job* job) { return stands_back(*job); }))
+    // A job that waits for another one takes no room from those behind it.
+    if (std::any_of(unit.begin(), unit.end(), [](const Job* job) {
+            return job->phase() == JobPhase::waiting && !job->record.report.waits_for.empty();
+        }))
         return wait(ReasonCode::inside_waits);
     const auto id = parse_job_id(name);
     Job* const outer = id ? book_.find(*id) : nullptr;
-    if (!outer || is_over(*outer) || outer->record.report.uid != first.uid ||
+    if (!outer || has_ended(*outer) || outer->record.report.uid != first.uid ||
         !outer->record.report.terms.booking->holds ||
         !outer->record.report.terms.booking->within.empty())
         return wait(ReasonCode::inside_gone);

@@ -119,7 +119,6 @@ class Reservations {
     void place_inside(const std::vector<Job*>& unit, std::map<JobId, Room>& rooms);
     Job* roomiest(const std::vector<Job*>& places, const Job& job,
                   std::map<JobId, Room>& rooms) const;
-    bool stands_back(const Job& job) const;
     void put(Job& job, Booked booked, const NodeName& on, Reason why = {});
 
     const MarketContext& context_;
@@ -139,7 +138,7 @@ class Reservations {
     Nanos next_ = Nanos::never();
     // of the present look()
     std::map<NodeName, std::vector<const Job*>> sold_;  // contracts that are not over
-    std::optional<PriceForecast> forecast_;
+    mutable std::optional<PriceForecast> forecast_;     // once it is asked for
     Nanos unix_;
 };
 

@@ -19,19 +19,14 @@ std::optional<Money> turned_out(const Market& market, const Contract& c, Nanos u
     if (node == market.nodes().end()) return {};
     const int64_t speed = node->second.record.report.speed;
     const auto& rows = market.price_history().rows();
-    __int128 sum = 0;
-    int64_t minutes = 0;
+    market::MeanPrice mean;
     const int64_t until = market::minute_of(std::min(unix, c.end));
     for (auto row = rows.lower_bound(market::minute_of(c.start));
          row != rows.end() && row->first < until; ++row)
-        for (const auto& s : row->second.speeds) {
-            if (s.speed > speed) continue;
-            sum += static_cast<__int128>(s.price.micro) * s.minutes;
-            minutes += s.minutes;
-            break;
-        }
-    if (minutes == 0) return {};
-    return Money{static_cast<int64_t>(sum / minutes)};
+        if (const auto* const s = market::price_at(row->second, speed))
+            mean.add(s->price, s->minutes);
+    if (mean.minutes == 0) return {};
+    return mean.value();
 }
 
 // Others than its user and root see how long which room is taken, and nothing of what it costs.

@@ -305,6 +305,16 @@ START_TEST(who_is_held_back_gives_nobody_room_and_a_user_buys_within_his_limit) 
     w.tell(w.jobs[inner]);
     w.run_for(s(5));
     ck_assert_text(where(w, inner), "n1");
+    ck_assert_int_eq(w.market->nodes().at("n1").inside_cpus, 4);
+    // Its user holds it back, and lets it go on.
+    ck_assert(w.market->freeze(inner, true, 1000).has_value());
+    w.run_for(s(5));
+    ck_assert(w.phase(inner) == JobPhase::frozen && w.phase(other) == JobPhase::waiting);
+    ck_assert_int_eq(w.market->nodes().at("n1").inside_cpus, 0);
+    ck_assert(w.market->release(inner, 1000).has_value());
+    w.run_for(s(5));
+    ck_assert_text(where(w, inner), "n1");
+    ck_assert(w.phase(other) == JobPhase::waiting);
     UserLimits limits;
     limits.cpus = 3;
     ck_assert(w.market->set_limits(7, "u7", limits, 0, w.now).has_value());
