@@ -3,7 +3,7 @@
 // rooms that are offered one after the other, the best first. It takes rooms until all components
 // can be packed into those that came. The question is monotone: with more room anywhere all are
 // packed after the same machine or an earlier one. A plain greedy packing is not (with more room it
-// may fail), and prices and repairs of the allocation rest on it (allocator_gangs.cpp).
+// may fail), and prices and repairs of the allocation rest on it (gang_turns.hpp).
 //
 //   like components      counted: exact
 //   unlike ones          exact, by the numbers of components of each shape that the rooms up to

@@ -9,7 +9,7 @@
 namespace souk::market {
 namespace {
 
-constexpr Money least_price{1'000};  // a thousandth of a unit, where the floor is less
+constexpr Money least_ask{1'000};  // a thousandth of a unit, where the floor is less
 constexpr double minutes_an_hour = 60;
 
 }  // namespace
@@ -26,7 +26,7 @@ ReserveLearner::ReserveLearner(Money floor, uint64_t seed, double bonus)
 }
 
 double ReserveLearner::at(size_t i) const {
-    return static_cast<double>(std::max(floor_, least_price).micro) *
+    return static_cast<double>(std::max(floor_, least_ask).micro) *
            std::pow(apart, static_cast<double>(i));
 }
 

@@ -74,7 +74,7 @@ class Solver {
     bool change_weight(JobKey key, int32_t weight);
     bool remove_job(JobKey key);
     // A gang: a job of several components, all of its required ones at once or none
-    // (allocator_gangs.cpp). The first `required` components are that; an optional one is a job of
+    // (gang_turns.hpp). The first `required` components are that; an optional one is a job of
     // its own right behind them, with a place only while they have theirs. They are jobs with the
     // keys from `first` on, of one value, weight, arrival and user; change_value() or
     // change_weight() of one changes all, a job that is removed leaves the gang. Their keys stay

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Moves of others that make room for a job of several components (market/core/allocator_room.cpp),
+"""Moves of others that make room for a job of several components (market/core/room_maker.hpp),
 by brute force over small markets: the solver's text protocol alone, and none of its code.
 
 A market is decided, some jobs end, and a gang comes. Without the gang the solver says who is where

@@ -2,7 +2,7 @@
 """Jobs of several components (gangs), by brute force over small markets: the solver's text protocol
 alone, and none of its code.
 
-Who gets what is worked out here from the words of market/core/allocator_gangs.cpp and
+Who gets what is worked out here from the words of market/core/gang_turns.hpp and
 docs/market.md: every way to spread the components over the machines is tried. What each has to pay
 follows from the speed x(b) that it would get for each bid b, worked out the same way, by the
 definition (v x(v) - integral of x) / fastest speed. Then each bid at which x could change is told
