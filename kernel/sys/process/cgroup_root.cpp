@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 
 #include "kernel/base/check.hpp"
 #include "kernel/base/number.hpp"
@@ -122,13 +121,6 @@ Fd realtime_lock(const std::string& mount, int tries) {
     return std::move(*lock);
 }
 }  // namespace
-
-bool Cgroup::allows_realtime() const {
-    const Member* member = find("cpu");
-    if (!member || member->v2) return true;
-    const auto text = read_file(member->dir.get(), realtime_file + 1);
-    return !text || std::strtoll(text->c_str(), nullptr, 10) > 0;
-}
 
 // A v1 kernel with RT_GROUP_SCHED gives a new group no time for real-time policies, so that nothing
 // in it may have one. Each parent of a group gets half of what its own parent has left, once; the
