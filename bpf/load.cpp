@@ -4,7 +4,9 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <malloc.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -21,11 +23,6 @@
 #include "kernel/sys/loop/backoff.hpp"
 
 namespace souk {
-
-// load_proc.cpp
-Result<Nanos> machine_run();
-Nanos system_run();
-
 namespace {
 
 // The initial cgroup namespace (PROC_CGROUP_INIT_INO). In another one, depths of paths are not
@@ -183,9 +180,8 @@ Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& nod
         probe.why_not_bpf_ = loaded.error().message;
     }
     probe.why_no_network_ = probe.why_not_bpf_;
-    Followed followed{std::move(group), {}, {}, {}};
-    TRY_ASSIGN(followed.start.run, followed.group.cpu_time());
-    probe.followed_.emplace("", std::move(followed));
+    TRY_ASSIGN(const Nanos start, group.cpu_time());
+    probe.followed_.emplace("", GroupLoad(std::move(group), start));
     return probe;
 }
 
@@ -250,12 +246,10 @@ Status LoadProbe::add(const std::string& job, bool lived, uint64_t id, Nanos use
         id = group->id();
     }
     if (cpus_ == nullptr) {
-        Followed followed{std::move(*group), {}, {}, {}};
-        followed.start.run = used;
         if (!lived) {
-            TRY_ASSIGN(followed.start.run, followed.group.cpu_time());
+            TRY_ASSIGN(used, group->cpu_time());
         }
-        followed_.emplace(job, std::move(followed));
+        followed_.emplace(job, GroupLoad(std::move(*group), used));
         return {};
     }
     std::vector<bool> taken(LOAD_SLOTS);
@@ -339,6 +333,14 @@ LoadSample LoadProbe::sum(uint32_t slot, LoadSample& last) const {
     return last = total;
 }
 
+Result<LoadSample> LoadProbe::read_proc(GroupLoad& followed) {
+    TRY_ASSIGN(const GroupLoad::Sample now, followed.read());
+    LoadSample sample;
+    sample.run = now.run;
+    sample.wait = now.wait;
+    return sample;
+}
+
 Result<LoadSample> LoadProbe::read(const std::string& job) {
     if (const auto it = jobs_.find(job); it != jobs_.end()) {
         LoadSample sample = sum(it->second.slot, it->second.last);
@@ -346,13 +348,13 @@ Result<LoadSample> LoadProbe::read(const std::string& job) {
         return sample;
     }
     if (const auto it = followed_.find(job); it != followed_.end() && !job.empty())
-        return follow(it->second);
+        return read_proc(it->second);
     return fail_errno("load of " + job, ENOENT);
 }
 
 Result<LoadSample> LoadProbe::read_node() {
     if (cpus_ != nullptr) return sum(0, last_of_node_);
-    return follow(followed_.at(""));
+    return read_proc(followed_.at(""));
 }
 
 Result<LoadSample> LoadProbe::read_owner() {
@@ -385,6 +387,121 @@ Nanos LoadSample::wait_quantile(const LoadSample& before, int permille) const {
         above += waits[i] - before.waits[i];
         if (above > longer) return {int64_t{1024} << i};
     }
+    return {};
+}
+
+// A task that runs on is noticed by the next look after it has run so long. Both spans together
+// stay within 50 ms, with the time that agentd takes to hear of it.
+void LoadProbe::notice(Nanos run, Nanos wait) {
+    constexpr Nanos within = Nanos::from_ms(45), least = Nanos::from_ms(5),
+                    most = Nanos::from_ms(25);
+    const Nanos every = run.ns > 0 ? std::clamp(within - run, least, most) : Nanos{};
+    if (every != look_every_ || (every.ns > 0 && clocks_.empty())) {
+        const Status looks = arm_clocks(every);
+        why_no_look_ = looks ? "" : looks.error().message;
+    }
+    for (size_t i = 0; cpus_ != nullptr && i < cpu_count_; ++i) {
+        __atomic_store_n(&cpus_[i].notice_run_ns, static_cast<uint64_t>(run.ns), __ATOMIC_RELAXED);
+        __atomic_store_n(&cpus_[i].notice_wait_ns, static_cast<uint64_t>(wait.ns),
+                         __ATOMIC_RELAXED);
+    }
+}
+
+// A CPU that is off now has no clock.
+Status LoadProbe::arm_clocks(Nanos every) {
+    clocks_.clear();
+    look_every_ = {};
+    if (!look_ || every.ns == 0) return {};
+    for (size_t i = 0; i < cpu_count_; ++i) {
+        auto clock = open_event_(i, every);
+        if (!clock && clock.error().code == ENODEV) continue;
+        if (clock && (::ioctl(clock->get(), PERF_EVENT_IOC_SET_BPF, look_.get()) != 0 ||
+                      ::ioctl(clock->get(), PERF_EVENT_IOC_ENABLE, 0) != 0))
+            clock = fail_errno("set it", errno);
+        if (!clock) {
+            clocks_.clear();
+            return wrap("look at the task that runs", clock.error());
+        }
+        clocks_.push_back(std::move(*clock));
+    }
+    look_every_ = every;
+    return {};
+}
+
+Status LoadProbe::notice_programs(const std::set<std::string>& programs) {
+    if (cpus_ == nullptr) return {};
+    if (programs.size() > LOAD_NAMES)
+        return fail("at most " + std::to_string(LOAD_NAMES) + " programs are noticed");
+    char key[LOAD_NAME];
+    while (bpf_map_get_next_key(names_.get(), nullptr, key) == 0)
+        bpf_map_delete_elem(names_.get(), key);
+    for (const std::string& program : programs) {
+        std::memset(key, 0, sizeof key);
+        program.copy(key, sizeof key - 1);
+        const uint32_t one = 1;
+        if (const int error = bpf_map_update_elem(names_.get(), key, &one, BPF_ANY); error != 0)
+            return fail_errno("notice program " + program, -error);
+    }
+    return {};
+}
+
+Status LoadProbe::give_way(bool on) {
+    if (cpus_ == nullptr)
+        return on ? Status(fail("the kernel's switches are not seen: " + why_not_bpf_)) : Status{};
+    if (on && !wakers_) {
+        TRY_ASSIGN(wakers_, CpuWakers::start(wakes_.get(), cpu_count_, open_event_));
+    }
+    for (size_t i = 0; i < cpu_count_; ++i)
+        __atomic_store_n(&cpus_[i].give_way, on ? 1 : 0, __ATOMIC_RELAXED);
+    return {};
+}
+
+uint64_t LoadProbe::gave_way() const {
+    uint64_t total = 0;
+    for (size_t i = 0; cpus_ != nullptr && i < cpu_count_; ++i)
+        total += __atomic_load_n(&cpus_[i].gave_way, __ATOMIC_RELAXED);
+    return total;
+}
+
+int LoadProbe::notices_fd() const { return ring_ ? ring_buffer__epoll_fd(ring_.get()) : -1; }
+
+void LoadProbe::take_notices(const std::function<void(const LoadNotice&)>& each) {
+    if (!ring_) return;
+    *on_notice_ = each;
+    ring_buffer__consume(ring_.get());
+}
+
+// The id of a group is the inode of its directory.
+LoadProbe::Own LoadProbe::group_of(pid_t daemon) const {
+    Own own;
+    const auto text = read_file(AT_FDCWD, "/proc/" + std::to_string(daemon) + "/cgroup");
+    const size_t at = !text                      ? std::string::npos
+                      : text->starts_with("0::") ? 0
+                                                 : text->rfind("\n0::");
+    if (at == std::string::npos) return own;
+    const size_t begin = text->find("::", at) + 2, end = text->find('\n', begin);
+    const std::string path = text->substr(begin, end - begin);
+    own.root = path == "/";
+    struct stat status {};
+    if (own.root || ::stat((cgroups_->layout().v2 + path).c_str(), &status) != 0) return own;
+    own.level = static_cast<int>(std::count(path.begin(), path.end(), '/'));
+    own.id = status.st_ino;
+    return own;
+}
+
+// Attached at the root only meanwhile: each packet of the machine costs a little.
+Status LoadProbe::notice_network(uint64_t bytes) {
+    if (bytes == 0) owner_packets_.clear();
+    for (size_t i = 0; cpus_ != nullptr && i < cpu_count_; ++i)
+        __atomic_store_n(&cpus_[i].notice_bytes, bytes, __ATOMIC_RELAXED);
+    if (bytes == 0 || !owner_packets_.empty()) return {};
+    if (!on_owner_sent_) return fail("packets are not counted: " + why_no_network_);
+    if (daemon_in_root_)
+        return fail("agentd has no control group of its own, so that its packets are as his");
+    TRY_ASSIGN(owner_packets_, see_packets_
+                                   ? see_packets_()
+                                   : see_packets(cgroups_->layout().v2, on_owner_received_.get(),
+                                                 on_owner_sent_.get()));
     return {};
 }
 

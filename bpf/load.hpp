@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "bpf/cpu_wakers.hpp"
+#include "bpf/load_proc.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/sys/host/cpu_event.hpp"
@@ -149,11 +150,6 @@ class LoadProbe {
     uint64_t unseen() const;
 
   private:
-    struct Followed {  // for "proc"
-        Cgroup group;
-        std::map<pid_t, int64_t> wait_ns;  // of each thread, as last seen
-        LoadSample start, total;
-    };
     struct Job {
         uint64_t id = 0;
         uint32_t slot = 0;
@@ -178,7 +174,7 @@ class LoadProbe {
         bool root = false;  // it is in the root itself
     };
     Own group_of(pid_t daemon) const;
-    static Result<LoadSample> follow(Followed& followed);
+    static Result<LoadSample> read_proc(GroupLoad& followed);
     void close();
 
     const Cgroups* cgroups_ = nullptr;
@@ -203,7 +199,7 @@ class LoadProbe {
     std::string why_no_look_;
     std::map<std::string, Job> jobs_;
     LoadSample last_of_node_, last_of_owner_, last_of_system_;
-    std::map<std::string, Followed> followed_;  // "" is the node
+    std::map<std::string, GroupLoad> followed_;  // "" is the node
 };
 
 }  // namespace souk

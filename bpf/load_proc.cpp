@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// LoadProbe without BPF: what groups, the machine, threads of the kernel and the daemon have run,
-// of /proc.
+#include "bpf/load_proc.hpp"
+
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
 
-#include "bpf/load.hpp"
 #include "kernel/base/number.hpp"
 
 namespace souk {
@@ -67,8 +67,6 @@ int64_t thread_wait_ns(int proc, const std::string& thread) {
 
 }  // namespace
 
-// Returns what all CPUs have run since the machine started. Interrupts belong to nobody, so they do
-// not count.
 Result<Nanos> machine_run() {
     const auto text = read_file(AT_FDCWD, "/proc/stat");
     long long user = 0, nice = 0, system = 0;
@@ -77,8 +75,6 @@ Result<Nanos> machine_run() {
     return of_ticks(user + nice + system);
 }
 
-// Returns what threads of the kernel, this process and its children have run, also children that
-// have ended.
 Nanos system_run() {
     Nanos all = used(RUSAGE_SELF) + used(RUSAGE_CHILDREN);
     for (const pid_t pid : kernel_threads()) all += process_run(pid);
@@ -86,10 +82,10 @@ Nanos system_run() {
     return all;
 }
 
-Result<LoadSample> LoadProbe::follow(Followed& followed) {
-    TRY_ASSIGN(const Nanos run, followed.group.cpu_time());
-    followed.total.run = std::max(followed.total.run, run - followed.start.run);
-    TRY_ASSIGN(const std::vector<pid_t> pids, followed.group.pids());
+Result<GroupLoad::Sample> GroupLoad::read() {
+    TRY_ASSIGN(const Nanos run, group_.cpu_time());
+    total_.run = std::max(total_.run, run - start_);
+    TRY_ASSIGN(const std::vector<pid_t> pids, group_.pids());
     std::map<pid_t, int64_t> seen;
     for (const pid_t pid : pids) {
         const auto tasks =
@@ -102,12 +98,12 @@ Result<LoadSample> LoadProbe::follow(Followed& followed) {
             if (wait_ns < 0) continue;
             const pid_t tid = whole_number<pid_t>(thread).value_or(0);
             seen[tid] = wait_ns;
-            if (const auto before = followed.wait_ns.find(tid); before != followed.wait_ns.end())
-                followed.total.wait.ns += std::max<int64_t>(0, wait_ns - before->second);
+            if (const auto before = wait_ns_.find(tid); before != wait_ns_.end())
+                total_.wait.ns += std::max<int64_t>(0, wait_ns - before->second);
         }
     }
-    followed.wait_ns = std::move(seen);
-    return followed.total;
+    wait_ns_ = std::move(seen);
+    return total_;
 }
 
 }  // namespace souk
