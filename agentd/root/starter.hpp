@@ -70,7 +70,6 @@ class Starter {
     static Result<Answer> start(const AddInputs& asked, const std::vector<int>& fds);
     Result<Answer> start(const OpenOwnFile& asked, const std::vector<int>& fds) const;
     Result<Answer> start(const AdoptUsers& asked, const std::vector<int>& fds);
-    // starter_network.cpp
     Result<Answer> start(const KeepPackets& asked, const std::vector<int>& fds);
     Result<Answer> start(const SeePacketsOfAll& asked, const std::vector<int>& fds) const;
     Result<Answer> start(const MakePort& asked, const std::vector<int>& fds);
