@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Session: what is said of files.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -13,8 +12,9 @@
 #include <cstring>
 #include <string>
 
+#include "agentd/files/contents.hpp"
 #include "agentd/files/fsetid.hpp"
-#include "agentd/files/session.hpp"
+#include "agentd/files/session_parts.hpp"
 #include "agentd/files/snapshot.hpp"
 
 namespace souk::files {
@@ -42,10 +42,10 @@ bool is_users(const char* name) {
 
 }  // namespace
 
-Session::Done Session::run_attributes(const fuse_in_header& head, Words& words, Bytes& out) {
+Done SessionAttributes::run(const fuse_in_header& head, Words& words, Bytes& out) {
     switch (head.opcode) {
-        case FUSE_GETATTR: return attributes(head.nodeid, words, out);
-        case FUSE_SETATTR: return set_attributes(head.nodeid, words, out);
+        case FUSE_GETATTR: return get(head.nodeid, words, out);
+        case FUSE_SETATTR: return set(head.nodeid, words, out);
         case FUSE_ACCESS: return access(head.nodeid, words);
         case FUSE_STATFS: return statistics(head.nodeid, out);
         case FUSE_SETXATTR: return set_extended(head.nodeid, words);
@@ -56,7 +56,7 @@ Session::Done Session::run_attributes(const fuse_in_header& head, Words& words, 
     }
 }
 
-void Session::put_attributes(uint64_t id, const struct statx& st, fuse_attr& attr) {
+void SessionAttributes::put_into(uint64_t id, const struct statx& st, fuse_attr& attr) {
     if (Node* const node = nodes_.find(id)) node->told = stamp_of(st);
     attr.ino = nodes_.shown_ino(Nodes::device(st), st.stx_ino);
     attr.size = st.stx_size;
@@ -75,30 +75,29 @@ void Session::put_attributes(uint64_t id, const struct statx& st, fuse_attr& att
     attr.blksize = st.stx_blksize;
 }
 
-void Session::put_attributes_of(uint64_t id, const struct statx& st, Bytes& out) {
+void SessionAttributes::put_answer(uint64_t id, const struct statx& st, Bytes& out) {
     fuse_attr_out answer{};
-    answer.attr_valid = limits_.trusted_s;
-    put_attributes(id, st, answer.attr);
+    answer.attr_valid = trusted_s_;
+    put_into(id, st, answer.attr);
     put(out, answer);
 }
 
-Session::Done Session::attributes(uint64_t id, Words& words, Bytes& out) {
+Done SessionAttributes::get(uint64_t id, Words& words, Bytes& out) {
     fuse_getattr_in in{};
     if (!words.take(in)) return -EINVAL;
     int fd = -1;
-    if ((in.getattr_flags & FUSE_GETATTR_FH) != 0)
-        if (const auto h = handles_.find(in.fh); h != handles_.end()) fd = h->second.fd.get();
-    const bool watched = is_watched_file(id);
+    if ((in.getattr_flags & FUSE_GETATTR_FH) != 0) fd = handles_.fd_of(in.fh);
+    const bool watched = leases_.is_watched_file(id);
     if (fd < 0) fd = nodes_.fd_of(id);
     if (fd < 0) return fd;
     struct statx st {};
     if (const int error = Nodes::stat(fd, st); error != 0) return error;
-    if (watched && (!S_ISREG(st.stx_mode) || st.stx_nlink == 1)) leased_ = lease_of(id);
-    put_attributes_of(id, st, out);
+    if (watched && (!S_ISREG(st.stx_mode) || st.stx_nlink == 1)) leases_.grant(leases_.kind_of(id));
+    put_answer(id, st, out);
     return 0;
 }
 
-Session::Done Session::set_some(uint64_t id, const fuse_setattr_in& in) {
+Done SessionAttributes::set_some(uint64_t id, const fuse_setattr_in& in) {
     const int fd = nodes_.fd_of(id);
     if (fd < 0) return fd;
     const bool is_link = nodes_.find(id)->kind == S_IFLNK;
@@ -116,10 +115,12 @@ Session::Done Session::set_some(uint64_t id, const fuse_setattr_in& in) {
             return -errno;
     }
     if ((in.valid & FATTR_SIZE) != 0) {
-        const Handle* h = (in.valid & FATTR_FH) != 0 ? handle(in.fh, false) : nullptr;
+        const Handles::Handle* h =
+            (in.valid & FATTR_FH) != 0 ? handles_.find(in.fh, false) : nullptr;
         Fd own;
         if (!h)
-            if (const int error = open_node(id, O_WRONLY, own); error != 0) return error;
+            if (const int error = open_node(nodes_, proc_, id, O_WRONLY, own); error != 0)
+                return error;
         // The process that cuts the file is not its owner, or may not keep its set-ID bits. Without
         // CAP_FSETID the kernel clears them.
         const bool kills = (in.valid & FATTR_KILL_SUIDGID) != 0;
@@ -140,7 +141,7 @@ Session::Done Session::set_some(uint64_t id, const fuse_setattr_in& in) {
     return 0;
 }
 
-Session::Done Session::set_attributes(uint64_t id, Words& words, Bytes& out) {
+Done SessionAttributes::set(uint64_t id, Words& words, Bytes& out) {
     fuse_setattr_in in{};
     if (!words.take(in)) return -EINVAL;
     if (const int error = set_some(id, in); error != 0) return error;
@@ -148,11 +149,11 @@ Session::Done Session::set_attributes(uint64_t id, Words& words, Bytes& out) {
     if (fd < 0) return fd;
     struct statx st {};
     if (const int error = Nodes::stat(fd, st); error != 0) return error;
-    put_attributes_of(id, st, out);
+    put_answer(id, st, out);
     return 0;
 }
 
-Session::Done Session::access(uint64_t id, Words& words) {
+Done SessionAttributes::access(uint64_t id, Words& words) {
     fuse_access_in in{};
     if (!words.take(in)) return -EINVAL;
     const int fd = nodes_.fd_of(id);
@@ -162,7 +163,7 @@ Session::Done Session::access(uint64_t id, Words& words) {
                : -errno;
 }
 
-Session::Done Session::statistics(uint64_t id, Bytes& out) {
+Done SessionAttributes::statistics(uint64_t id, Bytes& out) {
     const int fd = nodes_.fd_of(id);
     if (fd < 0) return fd;
     struct statfs fs {};
@@ -180,7 +181,7 @@ Session::Done Session::statistics(uint64_t id, Bytes& out) {
     return 0;
 }
 
-Session::Done Session::set_extended(uint64_t id, Words& words) {
+Done SessionAttributes::set_extended(uint64_t id, Words& words) {
     struct {
         uint32_t size, flags;  // of a fuse_setxattr_in, in the form without more
     } in{};
@@ -202,7 +203,7 @@ Session::Done Session::set_extended(uint64_t id, Words& words) {
     return done == 0 ? 0 : -errno;
 }
 
-Session::Done Session::get_extended(uint64_t id, Words& words, Bytes& out) {
+Done SessionAttributes::get_extended(uint64_t id, Words& words, Bytes& out) {
     fuse_getxattr_in in{};
     const char* name = nullptr;
     if (!words.take(in) || !words.text(name, 255)) return -EINVAL;
@@ -220,7 +221,7 @@ Session::Done Session::get_extended(uint64_t id, Words& words, Bytes& out) {
     return 0;
 }
 
-Session::Done Session::list_extended(uint64_t id, Words& words, Bytes& out) {
+Done SessionAttributes::list_extended(uint64_t id, Words& words, Bytes& out) {
     fuse_getxattr_in in{};
     if (!words.take(in)) return -EINVAL;
     const int fd = nodes_.fd_of(id);
@@ -248,7 +249,7 @@ Session::Done Session::list_extended(uint64_t id, Words& words, Bytes& out) {
     return 0;
 }
 
-Session::Done Session::remove_extended(uint64_t id, Words& words) {
+Done SessionAttributes::remove_extended(uint64_t id, Words& words) {
     const char* name = nullptr;
     if (!words.text(name, 255)) return -EINVAL;
     if (!is_users(name)) return -EOPNOTSUPP;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Session: names. What makes, finds, moves and removes them, and the lists of them.
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,7 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "agentd/files/session.hpp"
+#include "agentd/files/session_parts.hpp"
 #include "agentd/files/talk.hpp"
 #include "agentd/files/umask.hpp"
 
@@ -33,7 +32,7 @@ int result(long value) { return value < 0 ? -errno : 0; }
 
 }  // namespace
 
-Session::Done Session::run_names(const fuse_in_header& head, Words& words, Bytes& out) {
+Done SessionNames::run(const fuse_in_header& head, Words& words, Bytes& out) {
     const char* name = nullptr;
     switch (head.opcode) {
         case FUSE_LOOKUP: return words.name(name) ? lookup(head.nodeid, name, out) : -EINVAL;
@@ -60,65 +59,45 @@ bool is_leasable(const fuse_attr& attr) {
 }
 }  // namespace
 
-Session::Done Session::put_entry(uint64_t parent, const char* name, Bytes& out) {
+Done SessionNames::put_entry(uint64_t parent, const char* name, Bytes& out) {
     fuse_entry_out entry{};
     struct statx st {};
     const int error = nodes_.lookup(parent, name, entry.nodeid, st);
     if (error != 0) return error;
-    entry.entry_valid = entry.attr_valid = limits_.trusted_s;
-    put_attributes(entry.nodeid, st, entry.attr);
+    entry.entry_valid = entry.attr_valid = attributes_.trusted_s();
+    attributes_.put_into(entry.nodeid, st, entry.attr);
     put(out, entry);
     return 0;
 }
 
-bool Session::is_watched(uint64_t directory) {
-    const Node* node = nodes_.find(directory);
-    if (!node || node->sealed || node->kind != S_IFDIR) return false;
-    const int fd = nodes_.fd_of(directory);
-    return fd >= 0 && watches_.watch(directory, fd);
-}
-
-Lease Session::lease_of(uint64_t id) {
-    const Node* node = nodes_.find(id);
-    return node && node->quiet ? Lease::program : Lease::file;
-}
-
-// A file is watched by its directory. A directory must also be watched itself, because its contents
-// change its attributes.
-bool Session::is_watched_file(uint64_t id) {
-    const Node* node = nodes_.find(id);
-    if (!node || node->name.empty() || !is_watched(node->parent)) return false;
-    return node->kind != S_IFDIR || is_watched(id);
-}
-
 // A name that does not exist is an answer, too, and is good for as long. We watch the directory
 // before we look, so that we are told of every later change.
-Session::Done Session::lookup(uint64_t parent, const char* name, Bytes& out) {
-    const bool watched = is_watched(parent);
+Done SessionNames::lookup(uint64_t parent, const char* name, Bytes& out) {
+    const bool watched = leases_.is_watched(parent);
     const size_t at = out.size();
     int error = put_entry(parent, name, out);
     if (watched && error == 0) {
         fuse_entry_out entry{};
         std::memcpy(&entry, out.data() + at, sizeof entry);
-        bool leasable = is_leasable(entry.attr) && is_watched_file(entry.nodeid);
+        bool leasable = is_leasable(entry.attr) && leases_.is_watched_file(entry.nodeid);
         if (leasable && S_ISDIR(entry.attr.mode)) {  // it is watched only now
             struct statx st {};
             const int fd = nodes_.fd_of(entry.nodeid);
             leasable = fd >= 0 && Nodes::stat(fd, st) == 0;
-            if (leasable) put_attributes(entry.nodeid, st, entry.attr);
+            if (leasable) attributes_.put_into(entry.nodeid, st, entry.attr);
             std::memcpy(out.data() + at, &entry, sizeof entry);
         }
-        if (leasable) leased_ = lease_of(entry.nodeid);
+        if (leasable) leases_.grant(leases_.kind_of(entry.nodeid));
     }
     if (error != -ENOENT) return error;
-    if (watched) leased_ = lease_of(parent);
+    if (watched) leases_.grant(leases_.kind_of(parent));
     fuse_entry_out none{};
-    none.entry_valid = limits_.trusted_s;
+    none.entry_valid = attributes_.trusted_s();
     put(out, none);
     return 0;
 }
 
-Session::Done Session::make(const fuse_in_header& head, Words& words, Bytes& out) {
+Done SessionNames::make(const fuse_in_header& head, Words& words, Bytes& out) {
     const int parent = nodes_.fd_of(head.nodeid);
     if (parent < 0) return parent;
     if (nodes_.find(head.nodeid)->sealed) return -EROFS;
@@ -145,7 +124,7 @@ Session::Done Session::make(const fuse_in_header& head, Words& words, Bytes& out
     return error != 0 ? error : put_entry(head.nodeid, name, out);
 }
 
-Session::Done Session::link_to(uint64_t parent, Words& words, Bytes& out) {
+Done SessionNames::link_to(uint64_t parent, Words& words, Bytes& out) {
     fuse_link_in in{};
     const char* name = nullptr;
     if (!words.take(in) || !words.name(name)) return -EINVAL;
@@ -158,11 +137,11 @@ Session::Done Session::link_to(uint64_t parent, Words& words, Bytes& out) {
     if (nodes_.find(parent)->sealed) return -EROFS;
     char path[16];
     std::snprintf(path, sizeof path, "%d", kept.get());
-    if (::linkat(proc_.get(), path, below, name, AT_SYMLINK_FOLLOW) != 0) return -errno;
+    if (::linkat(proc_, path, below, name, AT_SYMLINK_FOLLOW) != 0) return -errno;
     return put_entry(parent, name, out);
 }
 
-Session::Done Session::remove_name(uint64_t parent, Words& words, int flags) {
+Done SessionNames::remove_name(uint64_t parent, Words& words, int flags) {
     const char* name = nullptr;
     if (!words.name(name)) return -EINVAL;
     const int below = nodes_.fd_of(parent);
@@ -174,7 +153,7 @@ Session::Done Session::remove_name(uint64_t parent, Words& words, int flags) {
     return result(::unlinkat(kept.get(), name, flags));
 }
 
-Session::Done Session::rename(const fuse_in_header& head, Words& words) {
+Done SessionNames::rename(const fuse_in_header& head, Words& words) {
     uint64_t to = 0;
     uint32_t flags = 0;
     if (head.opcode == FUSE_RENAME2) {
@@ -204,7 +183,7 @@ Session::Done Session::rename(const fuse_in_header& head, Words& words) {
     return 0;
 }
 
-Session::Done Session::create(uint64_t parent, Words& words, Bytes& out) {
+Done SessionNames::create(uint64_t parent, Words& words, Bytes& out) {
     fuse_create_in in{};
     const char* name = nullptr;
     if (!words.take(in) || !words.name(name)) return -EINVAL;
@@ -214,7 +193,7 @@ Session::Done Session::create(uint64_t parent, Words& words, Bytes& out) {
     const int wish = static_cast<int>(in.flags);
     const int flags = (wish & (O_ACCMODE | O_APPEND | O_EXCL | O_TRUNC)) | O_CREAT | O_NOFOLLOW |
                       O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-    Handle made;
+    Handles::Handle made;
     const Umask as_there(in.umask);
     made.fd = Fd(::openat(below, name, flags, mode_asked(in.mode, in.umask)));
     if (!made.fd) return -errno;
@@ -225,10 +204,10 @@ Session::Done Session::create(uint64_t parent, Words& words, Bytes& out) {
     fuse_entry_out entry{};
     std::memcpy(&entry, out.data() + at, sizeof entry);
     made.node = entry.nodeid;
-    return put_handle(std::move(made), 0, out);
+    return handles_.put(std::move(made), 0, out);
 }
 
-Session::Done Session::make_nameless(uint64_t parent, Words& words, Bytes& out) {
+Done SessionNames::make_nameless(uint64_t parent, Words& words, Bytes& out) {
     fuse_create_in in{};
     if (!words.take(in)) return -EINVAL;
     const int below = nodes_.fd_of(parent);
@@ -237,25 +216,25 @@ Session::Done Session::make_nameless(uint64_t parent, Words& words, Bytes& out) 
     char path[16];
     std::snprintf(path, sizeof path, "%d", below);
     const int wish = static_cast<int>(in.flags);
-    Handle made;
+    Handles::Handle made;
     const Umask as_there(in.umask);
-    made.fd = Fd(::openat(proc_.get(), path, (wish & (O_ACCMODE | O_EXCL)) | O_TMPFILE | O_CLOEXEC,
+    made.fd = Fd(::openat(proc_, path, (wish & (O_ACCMODE | O_EXCL)) | O_TMPFILE | O_CLOEXEC,
                           mode_asked(in.mode, in.umask)));
     if (!made.fd) return -errno;
     std::snprintf(path, sizeof path, "%d", made.fd.get());
-    Fd node(::openat(proc_.get(), path, O_PATH | O_CLOEXEC));
+    Fd node(::openat(proc_, path, O_PATH | O_CLOEXEC));
     if (!node) return -errno;
     fuse_entry_out entry{};
     struct statx st {};
     if (const int error = nodes_.adopt(std::move(node), entry.nodeid, st); error != 0) return error;
-    entry.attr_valid = limits_.trusted_s;
-    put_attributes(entry.nodeid, st, entry.attr);
+    entry.attr_valid = attributes_.trusted_s();
+    attributes_.put_into(entry.nodeid, st, entry.attr);
     put(out, entry);
     made.node = entry.nodeid;
-    return put_handle(std::move(made), 0, out);
+    return handles_.put(std::move(made), 0, out);
 }
 
-Session::Done Session::read_link(uint64_t id, Bytes& out) {
+Done SessionNames::read_link(uint64_t id, Bytes& out) {
     const int fd = nodes_.fd_of(id);
     if (fd < 0) return fd;
     char target[PATH_MAX];
@@ -266,7 +245,7 @@ Session::Done Session::read_link(uint64_t id, Bytes& out) {
 }
 
 // Reads more entries, if there are none at hand.
-Session::Done Session::fill(Handle& h) {
+Done SessionNames::fill(Handles::Handle& h) {
     if (h.at < h.entries.size()) return 0;
     h.entries.resize(entries_bytes);
     h.at = 0;
@@ -277,7 +256,7 @@ Session::Done Session::fill(Handle& h) {
 }
 
 // Returns false if the entry does not fit.
-bool Session::put_dirent(Handle& h, bool plus, size_t end, Bytes& out) {
+bool SessionNames::put_dirent(Handles::Handle& h, bool plus, size_t end, Bytes& out) {
     Entry64 entry{};
     const uint8_t* raw = h.entries.data() + h.at;
     std::memcpy(&entry, raw, entry_name_at);
@@ -296,8 +275,8 @@ bool Session::put_dirent(Handle& h, bool plus, size_t end, Bytes& out) {
         struct statx st {};
         // one that has just gone, or may not be looked at, is named without more
         if (nodes_.lookup(h.node, name, one.entry_out.nodeid, st) == 0) {
-            one.entry_out.entry_valid = one.entry_out.attr_valid = limits_.trusted_s;
-            put_attributes(one.entry_out.nodeid, st, one.entry_out.attr);
+            one.entry_out.entry_valid = one.entry_out.attr_valid = attributes_.trusted_s();
+            attributes_.put_into(one.entry_out.nodeid, st, one.entry_out.attr);
         }
     }
     one.dirent.ino = nodes_.shown_ino(nodes_.find(h.node)->dev, entry.ino);
@@ -314,10 +293,10 @@ bool Session::put_dirent(Handle& h, bool plus, size_t end, Bytes& out) {
     return true;
 }
 
-Session::Done Session::read_directory(Words& words, bool plus, Bytes& out) {
+Done SessionNames::read_directory(Words& words, bool plus, Bytes& out) {
     fuse_read_in in{};
     if (!words.take(in)) return -EINVAL;
-    Handle* h = handle(in.fh, true);
+    Handles::Handle* h = handles_.find(in.fh, true);
     if (!h) return -ESTALE;
     if (!nodes_.find(h->node)) return -ESTALE;
     if (static_cast<int64_t>(in.offset) != h->next) {
