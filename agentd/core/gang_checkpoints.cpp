@@ -110,7 +110,7 @@ bool GangCheckpoints::hear(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
     const Step step = of_gang(job.group.gang)->step;
     switch (e.state) {
         case GuestState::dump_ready:
-            HomeClock::runs_on(job, e, turn);
+            if (HomeClock::runs_on(job, e, turn)) turn.report(job);
             m.ready = true;
             if (step == Step::dump) turn.send(job.at, command(job, step));
             return true;

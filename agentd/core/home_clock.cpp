@@ -20,8 +20,10 @@ void HomeClock::stop(HomeJob& job, Nanos now) {
     job.running_since = Nanos::never();
 }
 
-void HomeClock::runs_on(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
+bool HomeClock::runs_on(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
+    const bool ran = runs(job);
     e.paused.empty() ? start(job, turn) : stop(job, turn.now);
+    return runs(job) != ran;
 }
 
 Nanos HomeClock::run_time(const HomeJob& job, Nanos now) {

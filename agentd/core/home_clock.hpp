@@ -15,7 +15,8 @@ class HomeClock {
     static void start(HomeJob& job, const HomeTurn& turn);
     static void stop(HomeJob& job, Nanos now);
     // The node says that the job runs. A job that the owner of the node has paused does not pay.
-    static void runs_on(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    // Returns whether the clock began or stopped, which the market is to hear.
+    static bool runs_on(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     // To be written down: what has run so far is kept, whatever becomes of this daemon.
     static void fold(HomeJob& job, Nanos now);
     static bool runs(const HomeJob& job) { return job.running_since != Nanos::never(); }

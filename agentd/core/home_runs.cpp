@@ -357,16 +357,8 @@ HomeNext HomeRuns::running(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
 
 HomeNext HomeRuns::runs(HomeJob& job, const GuestEvent& e, const HomeTurn& turn, Beside beside) {
     State& s = state(job);
-    const bool ran = HomeClock::runs(job);
-    HomeClock::runs_on(job, e, turn);
-    bool news = HomeClock::runs(job) != ran;  // it stood, or stands: it is paid for while it runs
     note_goes_on(job, turn);
-    if (s.paused != e.paused) {
-        note_paused(job, e.paused, turn);
-        news = true;
-    }
-    // The time that it ran until it was paused is in no other record.
-    if (news) turn.persist(job, e.paused.empty() ? Durable::later : Durable::soon);
+    bool news = runs_or_pauses(job, e, turn);
     if (beside.leases.runs_again(job)) job.comment.clear();
     if (job.cancelled) return Cancelled{};
     if (!s.refused.empty()) return send(job, GuestVerb::kill, turn);
@@ -386,6 +378,18 @@ HomeNext HomeRuns::runs(HomeJob& job, const GuestEvent& e, const HomeTurn& turn,
     if (std::exchange(s.stopped, e.stopped) != e.stopped)
         turn.tell(job, e.stopped ? Tell::What::stopped : Tell::What::continued, "");
     return Nothing{};
+}
+
+// It is paid for while it runs, and the market is to hear when that begins or ends (true).
+bool HomeRuns::runs_or_pauses(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
+    bool news = HomeClock::runs_on(job, e, turn);
+    if (seen(job).paused != e.paused) {
+        note_paused(job, e.paused, turn);
+        news = true;
+    }
+    // The time that it ran until it was paused is in no other record.
+    if (news) turn.persist(job, e.paused.empty() ? Durable::later : Durable::soon);
+    return news;
 }
 
 // How long that took.
@@ -451,9 +455,12 @@ HomeNext HomeRuns::freezing(HomeJob& job, const GuestEvent& e, const HomeTurn& t
         case GuestState::dump_ready: return freeze_again(job, turn);
         case GuestState::frozen: return Frozen{e.image_bytes};
         case GuestState::running:
-            HomeClock::runs_on(job, e, turn);
             job.in_place = false;
-            if (e.why.empty()) return freeze_again(job, turn);  // it never arrived
+            // A slow freeze runs on until its dump begins, and the owner may stop it meanwhile.
+            if (const bool news = runs_or_pauses(job, e, turn); e.why.empty()) {
+                if (news) turn.report(job);
+                return freeze_again(job, turn);  // it never arrived
+            }
             job.phase = JobPhase::running;
             job.cut = CutStep::none;
             beside.expels.freeze_failed(job);

@@ -125,6 +125,7 @@ class HomeRuns {
     std::optional<HomeNext> in_place(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     static HomeNext not_held(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     HomeNext program_lacks(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    bool runs_or_pauses(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     void note_paused(HomeJob& job, const Cause& why, const HomeTurn& turn);
     void note_goes_on(HomeJob& job, const HomeTurn& turn);
     HomeNext freeze_again(const HomeJob& job, const HomeTurn& turn) const;

@@ -362,6 +362,30 @@ START_TEST(what_goes_on_and_is_stopped_for_the_owner_of_its_node_is_not_paid_for
 }
 END_TEST
 
+// Between the word to freeze it and its dump it runs on, and its owner may stop it.
+START_TEST(what_is_stopped_while_a_slow_freeze_is_awaited_is_not_paid_for) {
+    Run r;
+    r.runs.freeze(r.job, false, r.turn());
+    r.text();
+    r.now += s(5);
+    GuestEvent e = HomeRig::event(GuestState::running);
+    e.paused = Cause(CauseCode::owner_uses, "its owner uses node n2");
+    r.hears(e);
+    ck_assert_text(r.text(), "p freeze n2.1");
+    ck_assert_int_eq(r.reports(), 1);
+    r.now += s(20);
+    ck_assert(HomeClock::run_time(r.job, r.now) == s(5));
+    r.hears(e);
+    ck_assert_text(r.text(), "freeze n2.1");
+    ck_assert_int_eq(r.reports(), 0);  // no news
+    e.paused = {};
+    r.hears(e);
+    ck_assert_int_eq(r.reports(), 1);
+    r.now += s(2);
+    ck_assert(HomeClock::run_time(r.job, r.now) == s(7));
+}
+END_TEST
+
 // -------------------------------------------------------------------------------------------------
 // reports
 
@@ -420,5 +444,6 @@ UNIT_SUITE(home_runs, a_start_is_on_disk_with_its_epoch_before_the_command,
            a_job_that_must_be_able_to_move_is_ended_at_launch_only,
            a_freeze_that_failed_lets_the_job_run_on_and_counts_for_its_owner,
            what_stands_in_place_is_told_once_and_freezes_when_it_can,
-           what_goes_on_and_is_stopped_for_the_owner_of_its_node_is_not_paid_for);
+           what_goes_on_and_is_stopped_for_the_owner_of_its_node_is_not_paid_for,
+           what_is_stopped_while_a_slow_freeze_is_awaited_is_not_paid_for);
 UNIT_SUITE(home_reports, a_report_says_what_the_machines_know_beside_the_record);
