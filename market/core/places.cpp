@@ -52,6 +52,11 @@ bool Places::cannot_leave(const Job& job) const {
 }
 
 bool Places::lacks(const Job& job, const NodeName& name) {
+    // A job that is there, in memory, has its program and its user.
+    const JobReport& r = job.record.report;
+    const bool in_memory = r.phase == JobPhase::running || r.phase == JobPhase::moving ||
+                           r.phase == JobPhase::freezing || r.in_place;
+    if (in_memory && r.where == name) return false;
     const auto in = [&](const std::vector<NodeName>& nodes) {
         return std::find(nodes.begin(), nodes.end(), name) != nodes.end();
     };

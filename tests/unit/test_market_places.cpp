@@ -53,6 +53,15 @@ START_TEST(what_nodes_the_solver_may_not_take_follows_from_failures_programs_and
     job.record.report.lacking = {"n2", "n3", "n9"};
     ck_assert_text(barred(hall, job), "n2 n3");
     ck_assert(!hall.places.may_run_at(job, "n3"));
+    // It needs its program no more where it stands in memory, and goes on there alone.
+    job.record.report.where = "n3";
+    job.record.report.phase = JobPhase::frozen;
+    ck_assert(!hall.places.may_run_at(job, "n3"));  // its image has it not
+    job.record.report.in_place = true;
+    ck_assert(hall.places.may_run_at(job, "n3") && !hall.places.may_run_at(job, "n2"));
+    job.record.report.in_place = false;
+    job.record.report.phase = JobPhase::waiting;
+    job.record.report.where.clear();
     job.failed.edit().bars["n2"].active = false;
     job.record.report.lacking.clear();
     // A job that has run on one kind of machine may use all that this machine has. So it goes on
