@@ -369,10 +369,14 @@ void Cluster::market_send(const JobId& id, Order::Kind kind, bool stand) {
     order.seq = ++order_seq_;
     order.kind = kind;
     size_t to = rng_.below(names_.size());
-    // Healed, it sends no job to where its program is known to be missing, as the real one never
-    // does (Places::lacks).
-    const std::vector<NodeName>& lacking = market_.at(id).report.lacking;
-    const auto lacks = [&] { return std::ranges::find(lacking, names_[to]) != lacking.end(); };
+    // Healed, it sends no job to where its program is known to be missing, but to where it stands
+    // in memory, as the real one does (Places::lacks).
+    const JobReport& report = market_.at(id).report;
+    const std::vector<NodeName>& lacking = report.lacking;
+    const auto lacks = [&] {
+        if (report.in_place) return names_[to] != report.where;
+        return std::ranges::find(lacking, names_[to]) != lacking.end();
+    };
     for (size_t tries = 0; !faults_ && lacks() && tries < names_.size(); ++tries)
         to = (to + 1) % names_.size();
     order.node = names_[to];

@@ -256,7 +256,7 @@ class Cluster {
     void check_cut(const HomeJob& job);
     void check_set(const HomeJob& job);
     bool order_gang(const JobId& id);
-    void check_released(const JobId& id);
+    void check_released(const GuestKey& key, bool stands);
     void random_fault();
     void random_owner();
     void machine_dies(Node& n);

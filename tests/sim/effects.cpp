@@ -160,7 +160,7 @@ void Cluster::do_hold(const NodeName& name, const GuestKey& key, uint64_t t) {
     if (!c || !c->alive || by_program || fails(name))
         return tell_guest(name, key, t, guest::JobNotStarted{2, by_program, "cannot be executed"});
     if (mutation_ == Mutation::hold_does_not_hold) {
-        check_released(key.id);
+        check_released(key, false);
         world_.start({name, key}, now_);
     }
     tell_guest(name, key, t, guest::JobHeld{});
@@ -172,8 +172,8 @@ void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
     const bool by_program = world_.truths[key.id].lacking.contains(name);
     if (!c || !c->alive || by_program || fails(name))
         return tell_guest(name, key, t, guest::JobNotStarted{2, by_program, "cannot be executed"});
-    check_released(key.id);
     born_stopped(at);
+    check_released(key, c->frozen);
     world_.start(at, now_);
     schedule_exit(name, key);
     tell_guest(name, key, t, guest::JobStarted{});

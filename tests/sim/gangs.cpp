@@ -119,10 +119,13 @@ void Cluster::check_cut(const HomeJob& job) {
 }
 
 // The program of this component is about to run, so its home must have all components of its gang
-// on disk as released.
-void Cluster::check_released(const JobId& id) {
+// on disk as released. `stands`: its group is frozen, so a copy that its home has given up since
+// does not run.
+void Cluster::check_released(const GuestKey& key, bool stands) {
+    const JobId& id = key.id;
     const Node& home = node(id.home);
     const auto own = home_record(home, id);
+    if (own && stands && own->epoch != key.epoch) return;
     if (!own || !HomeGangs::is_component(*own) || own->going_back) return;  // it is ended anyway
     ++counts_.released;
     for (const HomeJob& one : home_records(home))

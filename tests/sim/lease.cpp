@@ -39,7 +39,11 @@ void Cluster::born_stopped(const World::At& at) {
 // not.
 void Cluster::stop_past_lease(const World::At& at) {
     Capsule* c = world_.capsule(at);
-    if (!past_lease(at) || !(c->progressing() || (c->job && c->paused && !c->frozen))) return;
+    if (!past_lease(at)) return;
+    // A job that CRIU still holds, or that has not begun, begins in a group that is frozen by then.
+    const bool not_begun = c->alive && (c->restored || (!c->job && !c->exited));
+    if (not_begun && !c->frozen) c->frozen = c->lapsed = true;
+    if (!(c->progressing() || (c->job && c->paused && !c->frozen))) return;
     say("  on ", at.first, " ", at.second, " is stopped: its lease is over");
     world_.freeze(at, now_);
     c->lapsed = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tests/sim/leave_watch.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace souk::sim {
@@ -104,8 +105,15 @@ bool LeaveWatch::is_explained(const World& world, const World::At& at, Nanos sin
         return found != all.end() && found->second + settles >= since;
     };
     const JobId& id = at.second.id;
-    return lasts(troubles_, at.first) || lasts(troubles_, id.home) || lasts(failed_, id) ||
-           lasts(to_stay_, std::pair{id, at.first}) || world.truths.at(id).cannot_dump;
+    // All components of a gang are frozen at one cut, or none is.
+    const uint64_t gang = world.truths.at(id).gang;
+    const bool failed = std::ranges::any_of(world.truths, [&](const auto& entry) {
+        const auto& [one, truth] = entry;
+        const bool of_it = one == id || (gang != 0 && one.home == id.home && truth.gang == gang);
+        return of_it && (lasts(failed_, one) || truth.cannot_dump);
+    });
+    return failed || lasts(troubles_, at.first) || lasts(troubles_, id.home) ||
+           lasts(to_stay_, std::pair{id, at.first});
 }
 
 // Names something that lies on the node though it should be empty; nothing if a fault explains it.

@@ -10,7 +10,8 @@
 //   empty   the whole node is empty from the promised time on, if guests are to leave it
 // For the last two, a guest first has the time to leave by itself (Rules::leaves). A miss is
 // explained by a fault of the node or of the job's home since then, by a job that cannot be dumped
-// or whose dump or transfer has failed, and by an order that it is there.
+// or whose dump or transfer has failed (or those of another component of its gang), and by an order
+// that it is there.
 #pragma once
 
 #include <deque>

@@ -36,8 +36,13 @@ LeavePace::Left Cluster::to_leave(const Node& n) const {
         const auto send = n.sends.find(key);
         const bool goes = send != n.sends.end();
         if (!goes && !n.guest->is_to_leave(key, n.name)) continue;
-        const auto all = static_cast<uint64_t>(world_.truths.at(key.id).memory_mb) << 20;
         const bool frozen = entry.job.state == GuestState::frozen;
+        // A daemon measures the memory of a capsule, and one without a job holds none.
+        const auto capsule = world_.capsules.find({n.name, key});
+        const bool holds = frozen || (capsule != world_.capsules.end() && capsule->second.alive &&
+                                      (capsule->second.job || capsule->second.restored));
+        const uint64_t all =
+            holds ? static_cast<uint64_t>(world_.truths.at(key.id).memory_mb) << 20 : 0;
         (frozen ? left.images : left.memory) += goes ? send->second.left : all;
     }
     return left;

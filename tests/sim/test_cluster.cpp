@@ -77,6 +77,14 @@ START_TEST(all_components_run_or_none_and_nobody_is_held_for_ever) {
 }
 END_TEST
 
+START_TEST(seeds_that_failed_once_pass) {
+    for (const uint64_t seed : {209806, 204715, 305602, 504141, 401324})
+        ck_assert_text(Cluster(seed, Mutation::none, false).run(), "");
+    for (const uint64_t seed : {30000267, 30001330, 63000235})
+        ck_assert_text(Cluster(seed, Mutation::none, false, {.components = 3}).run(), "");
+}
+END_TEST
+
 // Some jobs lack their program on every node, and each node has to be tried once.
 START_TEST(a_large_cluster_comes_to_rest) {
     const std::string failure = Cluster(1, Mutation::none, false, {50, 100}).run();
@@ -125,6 +133,6 @@ START_TEST(every_deliberate_bug_is_found) {
 END_TEST
 
 UNIT_SUITE_LONG(sim_agents, 3600, no_fault_loses_or_doubles_a_job,
-                all_components_run_or_none_and_nobody_is_held_for_ever,
+                all_components_run_or_none_and_nobody_is_held_for_ever, seeds_that_failed_once_pass,
                 no_lie_loses_or_doubles_a_job_of_others, a_large_cluster_comes_to_rest,
                 every_deliberate_bug_is_found);

@@ -133,7 +133,9 @@ void World::exit(const At& at, int32_t status, Nanos now) {
     c.exited = true;
     c.status = status;
     c.by_itself = true;
-    if (!c.filling) truths[at.second.id].ended = status;
+    // The end of a stale copy, from which its job went back, is not the job's own.
+    Truth& t = truths[at.second.id];
+    if (!c.filling && c.base == t.frontier) t.ended = status;
 }
 
 void World::kill_job(const At& at, Nanos now) {
