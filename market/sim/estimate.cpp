@@ -13,19 +13,27 @@ double units_of(Money m) { return static_cast<double>(m.micro) / 1e6; }
 
 using R = RunReport;
 constexpr Figure all_figures[] = {
-    {"mean_slowdown", [](const R& r) { return r.slowdown; }},
-    {"mean_bounded_slowdown", [](const R& r) { return r.bounded_slowdown; }},
-    {"weighted_completion_time", [](const R& r) { return r.weighted_completion_s; }},
-    {"social_welfare", [](const R& r) { return units_of(r.welfare); }},
-    {"consumers_surplus", [](const R& r) { return units_of(r.consumers_surplus); }},
-    {"providers_surplus", [](const R& r) { return units_of(r.providers_surplus); }},
-    {"paid", [](const R& r) { return units_of(r.paid); }},
-    {"utilisation", [](const R& r) { return r.utilisation; }},
-    {"migrations", [](const R& r) { return static_cast<double>(r.moves_total); }},
-    {"freezes", [](const R& r) { return static_cast<double>(r.freezes_total); }},
-    {"moved_mb", [](const R& r) { return static_cast<double>(r.moved_mb); }},
-    {"unfinished", [](const R& r) { return static_cast<double>(r.unfinished); }},
-    {"makespan_s", [](const R& r) { return static_cast<double>(r.end_s); }},
+    {"mean_slowdown", "", [](const R& r) { return r.slowdown; }},
+    {"mean_bounded_slowdown", "", [](const R& r) { return r.bounded_slowdown; }},
+    {"bounded_slowdown_p50", "", [](const R& r) { return r.bounded_slowdowns.p50; }},
+    {"bounded_slowdown_p95", "", [](const R& r) { return r.bounded_slowdowns.p95; }},
+    {"bounded_slowdown_p99", "", [](const R& r) { return r.bounded_slowdowns.p99; }},
+    {"mean_wait", "s", [](const R& r) { return r.wait_s; }},
+    {"wait_p50", "s", [](const R& r) { return r.waits.p50; }},
+    {"wait_p95", "s", [](const R& r) { return r.waits.p95; }},
+    {"wait_p99", "s", [](const R& r) { return r.waits.p99; }},
+    {"weighted_completion_time", "money x s / h",
+     [](const R& r) { return r.weighted_completion_s; }},
+    {"social_welfare", "money", [](const R& r) { return units_of(r.welfare); }},
+    {"consumers_surplus", "money", [](const R& r) { return units_of(r.consumers_surplus); }},
+    {"providers_surplus", "money", [](const R& r) { return units_of(r.providers_surplus); }},
+    {"paid", "money", [](const R& r) { return units_of(r.paid); }},
+    {"utilisation", "", [](const R& r) { return r.utilisation; }},
+    {"migrations", "", [](const R& r) { return static_cast<double>(r.moves_total); }},
+    {"freezes", "", [](const R& r) { return static_cast<double>(r.freezes_total); }},
+    {"moved_mb", "MB", [](const R& r) { return static_cast<double>(r.moved_mb); }},
+    {"unfinished", "jobs", [](const R& r) { return static_cast<double>(r.unfinished); }},
+    {"makespan_s", "s", [](const R& r) { return static_cast<double>(r.end_s); }},
 };
 
 }  // namespace
@@ -63,5 +71,15 @@ Estimate estimate(std::span<const RunReport> reports, const Figure& figure) {
     for (const RunReport& r : reports) values.push_back(figure.of(r));
     return estimate(values);
 }
+
+Estimate difference(std::span<const RunReport> reports, std::span<const RunReport> less,
+                    const Figure& figure) {
+    std::vector<double> values;
+    for (size_t i = 0; i < std::min(reports.size(), less.size()); ++i)
+        values.push_back(figure.of(reports[i]) - figure.of(less[i]));
+    return estimate(values);
+}
+
+bool is_clear(const Estimate& e) { return e.half && std::fabs(e.mean) > *e.half; }
 
 }  // namespace souk::sim

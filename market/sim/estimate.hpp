@@ -18,12 +18,20 @@ Estimate estimate(std::span<const double> values);
 // The 97.5 % quantile of Student's t.
 double student_t(size_t degrees);
 
-// A figure of a report that runs are compared by. Its name is the one that the JSON has.
+// A figure of a report that runs are compared by. Its name is the one that the JSON has; its unit
+// is in words, empty: it is a ratio or a count.
 struct Figure {
     const char* name;
+    const char* unit;
     double (*of)(const RunReport& report);
 };
 std::span<const Figure> figures();
 Estimate estimate(std::span<const RunReport> reports, const Figure& figure);
+// The same of the differences, run by run; both have the same seeds. What all variants of one seed
+// have in common falls out, so this is surer than the two estimates beside each other.
+Estimate difference(std::span<const RunReport> reports, std::span<const RunReport> less,
+                    const Figure& figure);
+// Whether an interval of a difference has nothing to do with 0.
+bool is_clear(const Estimate& difference);
 
 }  // namespace souk::sim

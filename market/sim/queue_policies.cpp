@@ -2,28 +2,37 @@
 #include "market/sim/queue_policies.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace souk::sim {
 namespace {
 
+enum class QueueOrder : uint8_t { arrival, shortest, wfp };
+enum class Backfill : uint8_t { none, easy, conservative };
+struct QueueRule {
+    QueueOrder order;
+    Backfill backfill;
+};
+
 class QueuePolicy : public Decider {
   public:
     QueuePolicy(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
-                bool backfills)
-        : jobs_(jobs), providers_(providers), backfills_(backfills) {}
+                QueueRule rule)
+        : jobs_(jobs), providers_(providers), rule_(rule) {}
 
     Result<std::vector<Placement>> decide(std::span<const Told>, const MarketView& view) override {
         begin(view);
+        const std::vector<JobView> queue = queue_of(view);
+        if (rule_.backfill == Backfill::conservative) return reserve_all(queue);
         bool blocked = false;
-        for (const JobView& v : view.jobs) {
-            if (v.provider != JobView::nowhere || !could_run(v.job)) continue;
+        for (const JobView& v : queue) {
             if (!blocked) {
                 const size_t p = first_free(v.job);
                 if (p < machines_.size()) {
                     start(v, p);
                     continue;
                 }
-                if (!backfills_) break;
+                if (rule_.backfill == Backfill::none) break;
                 reserve(v.job);
                 blocked = true;
             } else if (const size_t p = first_beside(v); p < machines_.size()) {
@@ -45,11 +54,86 @@ class QueuePolicy : public Decider {
         int64_t end_s;
         uint32_t job;
     };
+    struct Step {  // of a plan: so much is free from then on, until the next step
+        int64_t from_s;
+        Room free;
+    };
     struct Machine {
         uint32_t provider;
         Room free;
         std::vector<Held> held;
     };
+    using Plan = std::vector<Step>;
+
+    std::vector<JobView> queue_of(const MarketView& view) const {
+        std::vector<JobView> queue;
+        for (const JobView& v : view.jobs)
+            if (v.provider == JobView::nowhere && could_run(v.job)) queue.push_back(v);
+        const auto urgency = [&](const JobView& v) {
+            const auto wait = static_cast<double>(now_s_ - jobs_[v.job].start_s);
+            const double ratio = wait / std::max(1.0, static_cast<double>(v.work) / 100);
+            return ratio * ratio * ratio * jobs_[v.job].cpus;
+        };
+        if (rule_.order == QueueOrder::shortest)
+            std::ranges::stable_sort(queue, {}, &JobView::work);
+        if (rule_.order == QueueOrder::wfp)
+            std::ranges::stable_sort(queue, std::greater<>(), urgency);
+        return queue;
+    }
+
+    // Each job by arrival has a reservation; the ones that may start now do.
+    std::vector<Placement> reserve_all(const std::vector<JobView>& queue) {
+        std::vector<Plan> plans;
+        for (Machine& m : machines_) plans.push_back(plan_of(m));
+        for (const JobView& v : queue) {
+            size_t best = machines_.size();
+            int64_t starts = INT64_MAX;
+            for (size_t m = 0; m < machines_.size(); ++m) {
+                const SimProvider& p = providers_[machines_[m].provider];
+                if (!suits(machines_[m], v.job) || !Room{p.cpus, p.memory_mb}.holds(jobs_[v.job]))
+                    continue;
+                const int64_t at = earliest(plans[m], v.job, ends(v, m) - now_s_);
+                if (at < starts) std::tie(starts, best) = std::tie(at, m);
+            }
+            if (best == machines_.size()) continue;
+            reserve_in(plans[best], v.job, starts, starts + ends(v, best) - now_s_);
+            if (starts <= now_s_) out_.push_back({v.job, machines_[best].provider});
+        }
+        return std::move(out_);
+    }
+    Plan plan_of(Machine& m) const {
+        std::ranges::sort(m.held, {}, &Held::end_s);
+        Plan plan = {{now_s_, m.free}};
+        for (const Held& h : m.held) {
+            Room more = plan.back().free;
+            more.give(jobs_[h.job]);
+            if (h.end_s > plan.back().from_s)
+                plan.push_back({h.end_s, more});
+            else
+                plan.back().free = more;
+        }
+        return plan;
+    }
+    // The first time from which on it has room for so long. The last step has all of the machine.
+    int64_t earliest(const Plan& plan, uint32_t job, int64_t lasts_s) const {
+        size_t first = 0;
+        for (size_t i = 0; i < plan.size(); ++i) {
+            if (!plan[i].free.holds(jobs_[job]))
+                first = i + 1;
+            else if (i + 1 == plan.size() || plan[i + 1].from_s - plan[first].from_s >= lasts_s)
+                return plan[first].from_s;
+        }
+        return INT64_MAX;
+    }
+    void reserve_in(Plan& plan, uint32_t job, int64_t from_s, int64_t to_s) const {
+        for (const int64_t edge : {from_s, to_s}) {
+            const auto next = std::ranges::upper_bound(plan, edge, {}, &Step::from_s);
+            const Step before = *std::prev(next);
+            if (before.from_s != edge) plan.insert(next, {edge, before.free});
+        }
+        for (Step& step : plan)
+            if (step.from_s >= from_s && step.from_s < to_s) step.free.take(jobs_[job]);
+    }
 
     void begin(const MarketView& view) {
         now_s_ = view.now_s;
@@ -135,7 +219,7 @@ class QueuePolicy : public Decider {
 
     std::span<const SimJob> jobs_;
     std::span<const SimProvider> providers_;
-    const bool backfills_;
+    const QueueRule rule_;
     int64_t now_s_ = 0;
     std::vector<Machine> machines_;  // in order of choice
     std::vector<Placement> out_;
@@ -147,14 +231,23 @@ class QueuePolicy : public Decider {
 }  // namespace
 
 MakeDecider queue_policy(std::string_view name) {
-    if (std::find(std::begin(queue_policies), std::end(queue_policies), name) ==
-        std::end(queue_policies))
-        return {};
-    return [easy = name == "easy"](
+    constexpr QueueRule rules[] = {{QueueOrder::arrival, Backfill::none},
+                                   {QueueOrder::arrival, Backfill::easy},
+                                   {QueueOrder::shortest, Backfill::easy},
+                                   {QueueOrder::wfp, Backfill::easy},
+                                   {QueueOrder::arrival, Backfill::conservative}};
+    static_assert(std::size(rules) == std::size(queue_policies));
+    const auto* const found = std::ranges::find(queue_policies, name);
+    if (found == std::end(queue_policies)) return {};
+    return [rule = rules[found - std::begin(queue_policies)]](
                std::span<const SimJob> jobs,
                std::span<const SimProvider> providers) -> Result<std::unique_ptr<Decider>> {
-        return std::make_unique<QueuePolicy>(jobs, providers, easy);
+        return std::make_unique<QueuePolicy>(jobs, providers, rule);
     };
+}
+
+bool knows_run_times(std::string_view name) {
+    return name != "fcfs" && std::ranges::find(queue_policies, name) != std::end(queue_policies);
 }
 
 }  // namespace souk::sim

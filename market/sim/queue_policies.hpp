@@ -9,7 +9,15 @@
 //          reservation on the provider that can hold it earliest, by the true run times of those
 //          that run; a later job starts at once if it does not delay that: elsewhere, or if it ends
 //          by then, or beside the reservation.
-// On one provider these are replay_fcfs and replay_easy with exact estimates.
+//   sjf    the same, but jobs wait by run time, the shortest first.
+//   wfp    the same, but jobs wait by CPUs x (wait / run time)^3, the greatest first (WFP3 of W.
+//          Tang, Z. Lan, N. Desai and D. Buettner: Fault-aware, utility-based job scheduling on
+//          Blue Gene/P systems, CLUSTER 2009).
+//   conservative   backfilling in which each waiting job has a reservation (A. W. Mu'alem and D. G.
+//          Feitelson, IEEE Trans. Parallel Distrib. Syst. 12(6), 2001): by arrival, each where it
+//          can start earliest without a delay of those before it.
+// All but fcfs go by true run times. On one provider fcfs and easy are replay_fcfs and replay_easy
+// with exact estimates.
 #pragma once
 
 #include <string_view>
@@ -18,9 +26,11 @@
 
 namespace souk::sim {
 
-inline constexpr std::string_view queue_policies[] = {"fcfs", "easy"};
+inline constexpr std::string_view queue_policies[] = {"fcfs", "easy", "sjf", "wfp", "conservative"};
 
 // Empty if there is no such policy.
 MakeDecider queue_policy(std::string_view name);
+// Such a policy goes by run times that a real scheduler has only its users' estimates of.
+bool knows_run_times(std::string_view name);
 
 }  // namespace souk::sim

@@ -53,6 +53,16 @@ std::vector<ByValue> by_value_of(std::span<const SimJob> jobs, const RunOutcome&
     return out;
 }
 
+double quantile_of(const std::vector<double>& sorted, size_t percent) {
+    if (sorted.empty()) return 0;
+    return sorted[std::max<size_t>(1, (sorted.size() * percent + 99) / 100) - 1];
+}
+
+RunReport::Percentiles percentiles_of(std::vector<double> values) {
+    std::ranges::sort(values);
+    return {quantile_of(values, 50), quantile_of(values, 95), quantile_of(values, 99)};
+}
+
 }  // namespace
 
 RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOutcome& outcome,
@@ -64,6 +74,7 @@ RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOut
     __int128 completion = 0, stays = 0;
     MoneySeconds paid;
     double operated = 0;
+    std::vector<double> waits, slowdowns;
     for (size_t i = 0; i < jobs.size(); ++i) {
         const JobOutcome& o = outcome.jobs[i];
         r.moves_total += o.moves;
@@ -84,6 +95,9 @@ RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOut
         r.stay_s += static_cast<double>(stay);
         r.slowdown += static_cast<double>(stay) / run;
         r.bounded_slowdown += bsd;
+        slowdowns.push_back(bsd);
+        waits.push_back(static_cast<double>(o.first_run_s - jobs[i].start_s));
+        r.wait_s += waits.back();
         r.operation_s += static_cast<double>(o.operation_s);
         operated += o.moves + o.freezes + o.thaws > 0;
         stays += static_cast<__int128>(jobs[i].value.micro) * stay;
@@ -91,7 +105,10 @@ RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOut
         r.weighted_bounded_slowdown += static_cast<double>(jobs[i].value.micro) / 1e6 * bsd;
     }
     const double finished = std::max<double>(1, r.jobs - r.unfinished);
-    for (double* sum : {&r.run_s, &r.stay_s, &r.slowdown, &r.bounded_slowdown}) *sum /= finished;
+    for (double* sum : {&r.run_s, &r.stay_s, &r.slowdown, &r.bounded_slowdown, &r.wait_s})
+        *sum /= finished;
+    r.waits = percentiles_of(std::move(waits));
+    r.bounded_slowdowns = percentiles_of(std::move(slowdowns));
     r.moves = static_cast<double>(r.moves_total) / std::max<double>(1, r.jobs);
     r.freezes = static_cast<double>(r.freezes_total) / std::max<double>(1, r.jobs);
     r.operation_s /= std::max(1.0, operated);

@@ -14,6 +14,8 @@
 //   stay without the steps in which the end of a thaw or a move was told (market_run.hpp). With
 //   this definition the
 //   published example has its 9446; for a job that was never thawed or moved it is the stay.
+// - wait = the first time that it ran - start. A percentile is the least value that so many percent
+// of the jobs do not exceed.
 // - utilisation: held CPU-seconds / offered CPU-seconds until the last event. Surplus and welfare
 //   (market_run.hpp): money, integrated.
 #pragma once
@@ -47,6 +49,10 @@ struct RunReport {
     Money consumers_surplus, providers_surplus, welfare, paid;
     int64_t end_s = 0;
     std::vector<ByValue> by_value;  // ascending
+    double wait_s = 0;              // average
+    struct Percentiles {
+        double p50 = 0, p95 = 0, p99 = 0;
+    } waits, bounded_slowdowns;
 };
 
 RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOutcome& outcome,

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # marketsim compare, its pictures and its page.
+import hashlib
 import html.parser
 import json
+import math
 import os
 import pty
 import shutil
@@ -17,7 +19,7 @@ def test_every_parameter_of_a_comparison_is_tried_and_the_json_says_which(tool, 
     status, out, _ = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "-s",
                           "greedy_migration", "--pricings", "uniform", "--k", "0,1000",
                           "--moves-max", "0,2", "--min-stay", "7", "--quantum", "20", "--json", "-")
-    rows = json.loads(out)
+    rows = json.loads(out)["variants"]
     assert status == 0 and [row["variant"] for row in rows] == [
         f"greedy_migration/uniform k={k} moves-max={moves}" for k in (0, 1000) for moves in (0, 2)]
     assert [(row["k_permille"], row["moves_max"], row["min_stay_s"], row["quantum_s"])
@@ -25,7 +27,7 @@ def test_every_parameter_of_a_comparison_is_tried_and_the_json_says_which(tool, 
                 (0, 0, 7, 20), (0, 2, 7, 20), (1000, 0, 7, 20), (1000, 2, 7, 20)]
     status, out, _ = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--pricings",
                           "first,uniform", "--k", "0,1000", "--quantum", "5,9", "--json", "-")
-    assert [row["variant"] for row in json.loads(out)] == [
+    assert [row["variant"] for row in json.loads(out)["variants"]] == [
         "greedy_migration/first", "greedy_migration/uniform k=0", "greedy_migration/uniform k=1000",
         "proportional_share/first quantum=5", "proportional_share/first quantum=9",
         *(f"proportional_share/uniform k={k} quantum={quantum}" for k in (0, 1000)
@@ -45,14 +47,14 @@ def test_seeds_give_means_with_confidence_intervals_as_table_json_and_csv(tool, 
         assert tool("marketsim", "import", "config", "-o", "w", "--seed", str(seed))[0] == 0
         out = tool("marketsim", "compare", "-j", "w.jobs", "-p", "w.providers", "-s", "mig,fcfs",
                    "--json", "-")[1]
-        slowdowns.append([row["mean_slowdown"] for row in json.loads(out)])
+        slowdowns.append([row["mean_slowdown"] for row in json.loads(out)["variants"]])
     status, out, err = tool("marketsim", *base, "--seeds", "5", "--json", "-", "--csv",
                             "figures.csv")
     assert (status, err) == (0, "")
     rows = [line.split(",") for line in (files / "figures.csv").read_text().splitlines()]
     assert (rows[0][:4] == ["variant", "seeds", "mean_slowdown", "mean_slowdown_ci95"] and
             rows[1][0] == '"greedy_migration/critical"')
-    for i, row in enumerate(json.loads(out)):
+    for i, row in enumerate(json.loads(out)["variants"]):
         values = [s[i] for s in slowdowns]
         mean = sum(values) / 5
         half = 2.7764 * (sum((v - mean) ** 2 for v in values) / 4 / 5) ** 0.5
@@ -79,7 +81,7 @@ def test_owners_prices_and_lies_are_compared_over_seeds(tool, files):
                                   "interarrival = uniform 0 300\nrun = uniform 60 3000\n")
     base = ["compare", "-i", "config", "-s", "welfare", "--seeds", "2", "--json", "-", "--owners"]
     status, out, err = tool("marketsim", *base, "fixed,auto,fixed+auto", "--lies", "4")
-    rows = json.loads(out)
+    rows = json.loads(out)["variants"]
     assert (status, err) == (0, "") and [row["variant"] for row in rows] == [
         f"welfare/critical owners={owners}" for owners in ("fixed", "auto", "fixed+auto")]
     for row in rows:
@@ -90,7 +92,8 @@ def test_owners_prices_and_lies_are_compared_over_seeds(tool, files):
         assert told["welfare"]["ci95"] > 0 and told["lie_chosen_beforehand"]["cases"] > 0
         assert {"bid x 0.20", "late 60 s"} <= {one["lie"] for one in told["each_lie"]}
     status, out, err = tool("marketsim", *base, "fixed,auto", "--strategies", "truthful")
-    assert (status, err) == (0, "") and [row["variant"] for row in json.loads(out)] == [
+    assert (status, err) == (0, "") and [
+        row["variant"] for row in json.loads(out)["variants"]] == [
         "welfare/critical truthful owners=fixed", "welfare/critical truthful owners=auto"]
     text = tool("marketsim", "compare", "-i", "config", "--owners", "auto")[1]
     assert "proportional_share/critical owners=auto" in text and "earned" in text
@@ -107,7 +110,7 @@ def test_what_is_suspended_stands_in_memory_first(tool, files):
         status, out, err = tool("marketsim", "compare", "-i", "config", "-s", "proportional_share",
                                 *more, "--json", "-")
         assert (status, err) == (0, "")
-        figures += json.loads(out)
+        figures += json.loads(out)["variants"]
     disk, memory = figures
     assert "stops" not in disk and memory["two_stage"] and memory["resumes"] <= memory["stops"]
     assert memory["moved_mb"] < disk["moved_mb"] / 2 and memory["freezes"] < disk["freezes"] / 2
@@ -171,6 +174,60 @@ def test_progress_is_shown_on_a_terminal_alone(files):
     assert b"of 2" not in done.stdout
 
 
+def test_a_comparison_says_what_it_was_made_of_and_how_variants_differ_seed_by_seed(tool, files):
+    log = "; MaxProcs: 4\n" + "".join(
+        f"{i} {37 * i} -1 {50 + 31 * i % 200} 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n"
+        for i in range(1, 41))
+    (files / "log.swf").write_text(log)
+    text = "trace = log.swf\nproviders = 2\nspeed = uniform 50 200\nseed = 11\n"
+    (files / "config").write_text(text)
+    base = ["compare", "-i", "config", "-s", "fcfs,sjf,wfp", "--seeds", "4"]
+    status, out, err = tool("marketsim", *base, "--json", "-", "--per-job", "jobs.csv")
+    assert (status, err) == (0, "")
+    told = json.loads(out)
+    assert tool("marketsim", "--version")[1].strip().endswith(f" {told['marketsim']}")
+    workload = told["workload"]
+    assert workload["trace_sha256"] == hashlib.sha256(log.encode()).hexdigest()
+    assert workload["configuration_sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    assert workload["configuration_text"] == text
+    assert [(d["seed"], d["jobs"], d["providers"]) for d in workload["drawn"]] == [
+        (seed, 40, 2) for seed in range(11, 15)]
+    first, *others = told["variants"]
+    assert "more_by_seed" not in first and "knows_run_times" not in first
+    for row in others:
+        assert row["knows_run_times"] and row["more_by_seed"]["than"] == "fcfs/critical"
+        for figure in ("mean_wait", "bounded_slowdown_p95", "social_welfare"):
+            more = [a[figure] - b[figure] for a, b in zip(row["by_seed"], first["by_seed"])]
+            mean = sum(more) / 4
+            half = 3.1824 * (sum((m - mean) ** 2 for m in more) / 3 / 4) ** 0.5
+            got = row["more_by_seed"][figure]
+            assert got["mean"] == pytest.approx(mean, abs=1e-9)
+            assert got["ci95"] == pytest.approx(half, rel=1e-4, abs=1e-9)
+    # each job of each variant and seed, from which the figures can be made anew
+    header, *rows = [line.split(",") for line in (files / "jobs.csv").read_text().splitlines()]
+    assert header[:3] == ["variant", "seed", "id"] and len(rows) == 3 * 4 * 40
+    at = {name: i for i, name in enumerate(header)}
+    for row in told["variants"]:
+        for seed, report in zip(range(11, 15), row["by_seed"]):
+            mine = [r for r in rows if r[0] == f'"{row["variant"]}"' and r[1] == str(seed)]
+            waits = sorted(int(r[at["first_run_s"]]) - int(r[at["start_s"]]) for r in mine)
+            assert report["mean_wait"] == pytest.approx(sum(waits) / 40)
+            assert report["wait_p95"] == waits[math.ceil(0.95 * 40) - 1]
+            slow = sorted(float(r[at["bounded_slowdown"]]) for r in mine)
+            assert report["bounded_slowdown_p50"] == pytest.approx(slow[19], abs=1e-6)
+    table = tool("marketsim", *base)[1]
+    assert "seed by seed" in table and "wfp knows the true run time" in table
+    (files / "all.json").write_text(out)
+    page = tool("marketsim", "report", "all.json")[1]
+    assert workload["trace_sha256"] in page and "Differences from fcfs/critical" in page
+    assert "11 to 14" in page and "providers = 2" in page and "@media print" in page
+    # of files there is the digest of each
+    out = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "--json", "-")[1]
+    workload = json.loads(out)["workload"]
+    assert workload["jobs_file"] == "jobs" and workload["jobs_file_sha256"] == hashlib.sha256(
+        (files / "jobs").read_bytes()).hexdigest()
+
+
 class Page(html.parser.HTMLParser):
     """The elements of a page, which must all be closed; what it would load; its tables."""
 
@@ -215,7 +272,7 @@ def test_a_comparison_becomes_one_page_that_needs_nothing_else(tool, files):
     assert page.loads == [] and "@import" not in text and "url(" not in text
     assert not any(tag in ("script", "iframe", "b") for tag, _ in page.seen)
     assert "<b>one & two" in page.texts
-    figures = {row[0]: row[1:] for row in page.rows if len(row) == 3}
+    figures = {row[0]: row[2:] for row in page.rows if len(row) == 4}
     header, *rows = [line.split(",") for line in out.splitlines()]
     assert figures["Figure"] == [row[0].strip('"') for row in rows]
     for i, name in enumerate(header[2::2]):

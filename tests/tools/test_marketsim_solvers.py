@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # marketsim can let different deciders decide: algorithms by name, programs, queueing policies.
+import collections
+import fractions
+import itertools
 import json
 import os
+import random
 
 import pytest
 
@@ -48,7 +52,7 @@ def test_an_outside_program_that_is_our_own_solver_decides_as_the_inside_one(too
     assert run_ends(tool, "-s", f"{BIN / 'solver'} --pricing first") == run_ends(tool)
     status, out, err = tool("marketsim", "compare", "-j", "jobs", "-p", "providers", "-s",
                             f"greedy_migration,{BIN / 'solver'},fcfs,easy", "--json", "-")
-    rows = json.loads(out)
+    rows = json.loads(out)["variants"]
     assert (status, err) == (0, "") and [row["solver"] for row in rows] == ["greedy_migration",
                                                                             str(BIN / "solver"),
                                                                             "fcfs", "easy"]
@@ -88,3 +92,54 @@ def test_queueing_policies_on_one_provider_are_those_of_the_replay(tool, files, 
     os.rename("w.jobs", "jobs")
     os.rename("w.providers", "providers")
     assert run_ends(tool, "-s", policy) == expected and len(set(expected)) > 50
+
+
+def first_runs(tool, policy):
+    status, _, err = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s", policy, "-o",
+                          "out")
+    assert (status, err) == (0, ""), err
+    header, *rows = [line.split(",") for line in open("out.csv").read().splitlines()]
+    return [int(row[header.index("first_run_s")]) for row in rows]
+
+
+@pytest.mark.parametrize("policy", ["sjf", "wfp"])
+def test_a_queue_by_run_time_or_by_wait_starts_the_most_urgent_job_of_those_that_wait(
+        tool, files, policy):
+    draw = random.Random(policy)
+    for _ in range(20):
+        jobs = sorted((draw.randrange(400), draw.randrange(1, 90)) for _ in range(25))
+        (files / "jobs").write_text("".join(f"{i + 1} {start} {run} 10 0 1\n"
+                                            for i, (start, run) in enumerate(jobs)))
+        (files / "providers").write_text("1 0 -1 1 1000 1 100\n")
+        now, waiting, expected = 0, set(range(len(jobs))), [0] * len(jobs)
+        while waiting:
+            now = max(now, min(jobs[i][0] for i in waiting))
+            there = [i for i in waiting if jobs[i][0] <= now]
+            urgent = min(there, key=lambda i: (
+                (jobs[i][1], i) if policy == "sjf" else
+                (-fractions.Fraction(now - jobs[i][0], jobs[i][1]), i)))
+            expected[urgent] = now
+            now += jobs[urgent][1]
+            waiting.remove(urgent)
+        assert first_runs(tool, policy) == expected
+
+
+def test_conservative_backfilling_gives_each_job_the_first_gap_that_delays_nobody_before_it(
+        tool, files):
+    draw = random.Random(5)
+    backfilled = 0
+    for _ in range(20):
+        jobs = sorted((draw.randrange(300), draw.randrange(1, 90), draw.randrange(1, 5))
+                      for _ in range(30))
+        (files / "jobs").write_text("".join(f"{i + 1} {start} {run} 10 0 {cpus}\n"
+                                            for i, (start, run, cpus) in enumerate(jobs)))
+        (files / "providers").write_text("1 0 -1 1 1000 4 100\n")
+        used, expected = collections.Counter(), []
+        for start, run, cpus in jobs:  # second by second, as each comes, and for good
+            at = next(t for t in itertools.count(start)
+                      if all(used[s] + cpus <= 4 for s in range(t, t + run)))
+            used.update({s: cpus for s in range(at, at + run)})
+            expected.append(at)
+        assert first_runs(tool, "conservative") == expected
+        backfilled += expected != sorted(expected)
+    assert backfilled > 10

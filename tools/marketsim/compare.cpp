@@ -2,6 +2,7 @@
 // marketsim compare: every combination of solvers, pricings and parameters over one workload, in
 // parallel over the cores. The results are kept in the order of the combinations, so the output
 // does not depend on who is done first.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,10 +10,14 @@
 #include <atomic>
 #include <filesystem>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/store/sha256.hpp"
 #include "market/sim/files.hpp"
 #include "market/sim/value_classes.hpp"
+#include "tools/common/table.hpp"
 #include "tools/marketsim/cli.hpp"
 #include "tools/marketsim/compare_report.hpp"
 #include "tools/marketsim/gnuplot.hpp"
@@ -25,10 +30,10 @@ namespace {
 
 using namespace sim;
 
-constexpr size_t variants_max = 256;
+constexpr size_t variants_max = 256, file_bytes_max = size_t{4} << 30;
 
 struct CompareOptions {
-    std::string jobs, providers, import, out, json, csv, plot;
+    std::string jobs, providers, import, out, json, csv, plot, per_job;
     size_t seeds = 1;
     std::vector<std::string> solvers{"greedy_migration", "proportional_share"},
         pricings{"critical"};
@@ -153,25 +158,58 @@ class Progress {
     const bool visible_;
 };
 
-// The jobs and providers of each seed.
-Result<std::vector<Imported>> workloads_of(const CompareOptions& o) {
-    std::vector<Imported> out;
+// The jobs and providers of each seed, and where they are from, for who reads the results.
+struct Workloads {
+    std::vector<Imported> all;
+    std::vector<std::string> seeds;  // their numbers; files have none
+    nlohmann::ordered_json told;
+};
+
+Status tell_file(nlohmann::ordered_json& to, const std::string& what, const std::string& path) {
+    TRY_ASSIGN(const std::string bytes, read_file(AT_FDCWD, path, file_bytes_max));
+    to[what] = path;
+    to[what + "_sha256"] = sha256_hex(bytes);
+    return {};
+}
+
+void tell_drawn(nlohmann::ordered_json& to, const Imported& w, const std::string& seed) {
+    nlohmann::ordered_json one;
+    if (!seed.empty()) one["seed"] = parse_json(seed);
+    one["jobs"] = w.jobs.size();
+    one["providers"] = w.providers.size();
+    if (const auto load = offered_load(w)) one["offered_load"] = *load;
+    for (const auto& [name, dropped] : {std::pair{"dropped_no_submit", w.dropped_no_submit},
+                                        {"dropped_no_run", w.dropped_no_run},
+                                        {"dropped_too_wide", w.dropped_too_wide}})
+        if (dropped > 0) one[name] = dropped;
+    to["drawn"].push_back(one);
+}
+
+Result<Workloads> workloads_of(const CompareOptions& o) {
+    Workloads out;
     if (o.import.empty()) {
-        Imported& files = out.emplace_back();
+        Imported& files = out.all.emplace_back();
         TRY_ASSIGN(files.jobs, read_jobs(o.jobs));
         TRY_ASSIGN(files.providers, read_providers(o.providers));
+        TRY(tell_file(out.told, "jobs_file", o.jobs));
+        TRY(tell_file(out.told, "providers_file", o.providers));
+        tell_drawn(out.told, files, out.seeds.emplace_back());
         return out;
     }
     TRY_ASSIGN(ImportConfig config, read_import_config(o.import));
+    TRY(tell_file(out.told, "configuration", o.import));
+    TRY_ASSIGN(out.told["configuration_text"], read_text(o.import));
     SwfTrace trace;
     if (config.use_swf) {
         TRY_ASSIGN(trace, read_swf(config.trace));
+        TRY(tell_file(out.told, "trace", config.trace));
     }
     for (size_t i = 0; i < o.seeds; ++i, ++config.seed) {
         Result<Imported> drawn =
             config.use_swf ? import_trace(trace, config) : draw_workload(config);
         if (!drawn) return wrap(o.import, std::move(drawn).error());
-        out.push_back(std::move(*drawn));
+        tell_drawn(out.told, *drawn, out.seeds.emplace_back(std::to_string(config.seed)));
+        out.all.push_back(std::move(*drawn));
     }
     return out;
 }
@@ -207,6 +245,7 @@ void run_all(std::vector<Variant>& variants, const std::vector<Imported>& worklo
         v.reports.resize(workloads.size());
         v.strategies.resize(workloads.size());
         v.standings.resize(workloads.size());
+        if (!options.per_job.empty()) v.per_job.resize(workloads.size());
     }
     std::atomic<size_t> next{0};
     const auto work = [&] {
@@ -230,6 +269,8 @@ void run_all(std::vector<Variant>& variants, const std::vector<Imported>& worklo
                     if (!told) errors[i] = told.error().message;
                     if (told) v.standings[seed].cases = std::move(*told);
                 }
+                if (!options.per_job.empty())
+                    v.per_job[seed] = per_job_csv(w.jobs, *outcome, options.alpha_s);
                 if (seed == 0) v.outcome = std::move(*outcome);
             } else {
                 errors[i] = outcome.error().message;
@@ -248,18 +289,21 @@ void run_all(std::vector<Variant>& variants, const std::vector<Imported>& worklo
 
 Status compare(const CompareOptions& options, std::vector<Variant>& variants) {
     if (!options.plot.empty()) TRY(find_gnuplot());
-    TRY_ASSIGN(const std::vector<Imported> workloads, workloads_of(options));
+    TRY_ASSIGN(const Workloads drawn, workloads_of(options));
+    const std::vector<Imported>& workloads = drawn.all;
     run_all(variants, workloads, options);
     const Imported& first = workloads.front();
     std::string text = workloads.size() > 1 ? estimates_table(variants, workloads.size())
                                             : table(variants, value_classes_of(first.jobs));
     text += strategies_table(variants) + owners_table(variants);
-    const std::string json = json_text(variants, options.alpha_s);
+    const std::string json = json_text(variants, options.alpha_s, drawn.told);
     OutputFiles files;
     for (const std::string& input : {options.jobs, options.providers, options.import})
         if (!input.empty()) files.spare(input);
     if (!options.csv.empty() && options.csv != "-") TRY(files.add(options.csv, csv_text(variants)));
     if (!options.out.empty()) TRY(files.add(options.out, text));
+    if (!options.per_job.empty())
+        TRY(files.add(options.per_job, per_job_text(variants, drawn.seeds)));
     if (!options.json.empty() && options.json != "-") TRY(files.add(options.json, json));
     TRY(files.commit());
     TRY(print(options.json == "-" ? json : options.csv == "-" ? csv_text(variants) : text));
@@ -306,9 +350,10 @@ std::vector<Option> workload_options(CompareOptions& options, bool& coallocation
         option('p', "providers", options.providers, file_name(), "provider file"),
         option('i', "import", options.import, file_name(),
                "in place of both: the configuration of an import, drawn anew for each seed"),
-        option(0, "seeds", options.seeds, whole(1, 10'000),
-               "with --import: so many seeds, from the configuration's on; means and 95 % "
-               "confidence intervals"),
+        option(
+            0, "seeds", options.seeds, whole(1, 10'000),
+            "with --import: so many seeds, from the configuration's on; means, and how much more "
+            "they are than the first variant's seed by seed, with 95 % confidence intervals"),
         option('s', "solvers", options.solvers, decider(),
                lasting("with commas: " + solvers_help()), Default::shown),
         option(0, "pricings", options.pricings, named(market::Solver::pricing_named),
@@ -342,6 +387,8 @@ std::vector<Option> output_options(CompareOptions& options) {
                    "write the figures to this file as JSON (-: to stdout, instead of the table)"),
             option(0, "csv", options.csv, file_name(),
                    "write the figures to this file as CSV, a line a variant (-: to stdout)"),
+            option(0, "per-job", options.per_job, file_name(),
+                   "write a line for each job of each variant and seed to this file, as CSV"),
             option(0, "plot", options.plot, picture(),
                    "draw NAME-value, NAME-utilisation and, of small runs, NAME-gantt-N: NAME.svg "
                    "or NAME.png")};

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <sstream>
 
+#include "kernel/base/version.hpp"
 #include "market/sim/estimate.hpp"
 #include "market/sim/plot.hpp"
+#include "market/sim/queue_policies.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketsim/gnuplot.hpp"
 #include "tools/marketsim/market_options.hpp"
@@ -21,9 +24,21 @@ namespace {
 
 // A reader takes "easy" for what a batch system does, which does not know run times.
 std::string note_on_run_times(const std::vector<Variant>& variants) {
-    const bool easy = std::any_of(variants.begin(), variants.end(),
-                                  [](const Variant& v) { return decided_by(v.run) == "easy"; });
-    return easy ? "\neasy knows the true run time of each job, as no scheduler does\n" : "";
+    std::string out;
+    for (const std::string_view name : queue_policies) {
+        const bool there = std::any_of(variants.begin(), variants.end(),
+                                       [&](const Variant& v) { return decided_by(v.run) == name; });
+        if (there && knows_run_times(name))
+            out += fmt::format("{}{} knows the true run time of each job, as no scheduler does\n",
+                               out.empty() ? "\n" : "", name);
+    }
+    return out;
+}
+
+// The variant that others are compared with, seed by seed: the first, unless it failed.
+const Variant* base_of(const std::vector<Variant>& variants) {
+    const Variant& first = variants.front();
+    return first.error.empty() && first.reports.size() > 1 ? &first : nullptr;
 }
 
 }  // namespace
@@ -31,6 +46,12 @@ std::string note_on_run_times(const std::vector<Variant>& variants) {
 std::string estimates_table(const std::vector<Variant>& variants, size_t seeds) {
     std::string out = fmt::format(
         "means over {} seeds, with the half width of their 95 % confidence intervals\n", seeds);
+    const Variant* const base = base_of(variants);
+    if (base && variants.size() > 1)
+        out += fmt::format(
+            "and how much more that is than {}, seed by seed (*: the interval of "
+            "the difference leaves out 0)\n",
+            base->name);
     for (const Variant& v : variants) {
         out += "\n" + v.name + "\n";
         if (!v.error.empty()) {
@@ -39,12 +60,31 @@ std::string estimates_table(const std::vector<Variant>& variants, size_t seeds) 
         }
         for (const Figure& f : figures()) {
             const Estimate e = estimate(v.reports, f);
-            out +=
-                fmt::format("  {:<26} {:>16.6g} +- {:.4g}\n", f.name, e.mean, e.half.value_or(0));
+            const std::string figure =
+                fmt::format("{:>16.6g} +- {:.4g} {}", e.mean, e.half.value_or(0), f.unit);
+            out += fmt::format("  {:<26} {}", f.name, figure);
+            if (base && &v != base) {
+                const Estimate more = difference(v.reports, base->reports, f);
+                out += fmt::format("{}{:+.4g} +- {:.4g}{}",
+                                   std::string(figure.size() < 50 ? 50 - figure.size() : 2, ' '),
+                                   more.mean, more.half.value_or(0), is_clear(more) ? " *" : "");
+            }
+            while (out.back() == ' ') out.pop_back();
+            out += '\n';
         }
     }
     return out + note_on_run_times(variants);
 }
+
+namespace {
+
+std::string csv_name(const Variant& v) {
+    std::string name;
+    for (const char c : v.name) name += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return name;
+}
+
+}  // namespace
 
 std::string csv_text(const std::vector<Variant>& variants) {
     std::string out = "variant,seeds";
@@ -52,9 +92,7 @@ std::string csv_text(const std::vector<Variant>& variants) {
     out += "\n";
     for (const Variant& v : variants) {
         if (!v.error.empty()) continue;
-        std::string name;
-        for (const char c : v.name) name += c == '"' ? std::string("\"\"") : std::string(1, c);
-        out += fmt::format("\"{}\",{}", name, v.reports.size());
+        out += fmt::format("\"{}\",{}", csv_name(v), v.reports.size());
         for (const Figure& f : figures()) {
             const Estimate e = estimate(v.reports, f);
             out += fmt::format(",{:.10g},{}", e.mean, e.half ? fmt::format("{:.6g}", *e.half) : "");
@@ -155,8 +193,24 @@ std::string strategies_table(const std::vector<Variant>& variants) {
     return out;
 }
 
-std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
+std::string per_job_text(const std::vector<Variant>& variants,
+                         const std::vector<std::string>& seeds) {
+    std::string out;
+    for (const Variant& v : variants)
+        for (size_t i = 0; i < v.per_job.size(); ++i) {
+            std::istringstream lines(v.per_job[i]);
+            std::string line;
+            if (std::getline(lines, line) && out.empty()) out = "variant,seed," + line + "\n";
+            while (std::getline(lines, line))
+                out += fmt::format("\"{}\",{},{}\n", csv_name(v), seeds[i], line);
+        }
+    return out;
+}
+
+std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s,
+                      const nlohmann::ordered_json& workload) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    const Variant* const base = base_of(variants);
     for (const Variant& v : variants) {
         nlohmann::ordered_json one = {{"variant", v.name}};
         if (!v.error.empty())
@@ -172,6 +226,14 @@ std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
                 over_seeds[f.name] = {{"mean", e.mean}, {"ci95", *e.half}};
             }
             one["over_seeds"] = over_seeds;
+            if (base && &v != base) {
+                nlohmann::ordered_json more = {{"than", base->name}};
+                for (const Figure& f : figures()) {
+                    const Estimate e = difference(v.reports, base->reports, f);
+                    more[f.name] = {{"mean", e.mean}, {"ci95", *e.half}};
+                }
+                one["more_by_seed"] = more;
+            }
             one["by_seed"] = nlohmann::ordered_json::array();
             for (const RunReport& report : v.reports) {
                 nlohmann::ordered_json seed = parse_json(report_json(report, v.run, alpha_s));
@@ -198,7 +260,9 @@ std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
         if (v.error.empty() && !v.owners.of.empty()) one["by_owners"] = owners_json(v);
         json.push_back(one);
     }
-    return json.dump(2) + "\n";
+    const nlohmann::ordered_json all = {
+        {"marketsim", version()}, {"workload", workload}, {"variants", json}};
+    return all.dump(2) + "\n";
 }
 
 Status draw(const std::vector<Variant>& variants, const std::vector<SimJob>& jobs,

@@ -34,14 +34,15 @@ struct Variant {
     std::vector<sim::RunReport> reports;  // one for each seed
     sim::Mix mix;  // of the strategies of its jobs; none: all bid their value
     std::vector<std::vector<sim::ByStrategy>> strategies;  // for each seed
-    sim::OwnerMix owners;             // none: all ask their reserve, and nothing of it is said
-    std::vector<Standing> standings;  // for each seed
+    sim::OwnerMix owners;              // none: all ask their reserve, and nothing of it is said
+    std::vector<Standing> standings;   // for each seed
+    std::vector<std::string> per_job;  // for each seed: per_job_csv; none: nobody asked
     std::string error;
     const sim::RunReport& report() const { return reports.front(); }
 };
 
-// Over several seeds: every figure with the half width of its 95 % confidence interval, a line
-// each.
+// Over several seeds: every figure with the half width of its 95 % confidence interval, and by how
+// much it is more than that of the first variant, a line each.
 std::string estimates_table(const std::vector<Variant>& variants, size_t seeds);
 // A line for each variant: each figure, and the half width of its interval (empty with one seed).
 std::string csv_text(const std::vector<Variant>& variants);
@@ -52,7 +53,12 @@ std::string owners_table(const std::vector<Variant>& variants);
 nlohmann::ordered_json owners_json(const Variant& variant);
 std::string table(const std::vector<Variant>& variants,
                   const std::vector<sim::ValueClass>& classes);
-std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s);
+// A line for each job of each variant and seed, behind their names.
+std::string per_job_text(const std::vector<Variant>& variants,
+                         const std::vector<std::string>& seeds);
+// `workload`: what was simulated, as compare tells it.
+std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s,
+                      const nlohmann::ordered_json& workload);
 
 // Draws pictures with gnuplot; their names begin with `path`.
 Status draw(const std::vector<Variant>& variants, const std::vector<sim::SimJob>& jobs,

@@ -2,6 +2,7 @@
 #include "tools/marketsim/market_options.hpp"
 
 #include "market/sim/files.hpp"
+#include "market/sim/queue_policies.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketsim/outside_solver.hpp"
 
@@ -26,8 +27,8 @@ Kind<std::string> decider() {
 
 std::string solvers_help() {
     return market::Solver::algorithms_help() +
-           ", fcfs, easy (which knows the true run times, as no scheduler does), or a program that "
-           "speaks the solver's protocol (./mine)";
+           ", fcfs, easy, sjf, wfp, conservative (all but fcfs know the true run times, as no "
+           "scheduler does), or a program that speaks the solver's protocol (./mine)";
 }
 
 Kind<std::string> named(Result<std::string> (*find)(const std::string& name)) {
@@ -162,7 +163,7 @@ nlohmann::ordered_json settings_json(const MarketRunOptions& options, int64_t al
     nlohmann::ordered_json json = {{"solver", decided_by(options)},
                                    {"pricing", options.solver.pricing}};
     // A real scheduler of this name has its users' estimates alone.
-    if (decided_by(options) == "easy") json["knows_run_times"] = true;
+    if (knows_run_times(decided_by(options))) json["knows_run_times"] = true;
     json.update(solver_json(options.solver));
     json.update(nlohmann::ordered_json{{"network_mb_per_s", options.network_mb_per_s},
                                        {"disk_mb_per_s", options.disk_mb_per_s},
@@ -188,6 +189,13 @@ std::string report_json(const RunReport& r, const MarketRunOptions& options, int
                                        {"mean_stay_s", r.stay_s},
                                        {"mean_slowdown", r.slowdown},
                                        {"mean_bounded_slowdown", r.bounded_slowdown},
+                                       {"bounded_slowdown_p50", r.bounded_slowdowns.p50},
+                                       {"bounded_slowdown_p95", r.bounded_slowdowns.p95},
+                                       {"bounded_slowdown_p99", r.bounded_slowdowns.p99},
+                                       {"mean_wait", r.wait_s},
+                                       {"wait_p50", r.waits.p50},
+                                       {"wait_p95", r.waits.p95},
+                                       {"wait_p99", r.waits.p99},
                                        {"mean_migrations", r.moves},
                                        {"mean_freezes", r.freezes},
                                        {"mean_migrate_and_freeze_s", r.operation_s},

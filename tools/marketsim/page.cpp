@@ -28,7 +28,7 @@ struct Point {
 };
 // One figure over all variants that have it.
 struct Series {
-    std::string name;
+    std::string name, unit;
     std::vector<Point> points;
 };
 
@@ -39,10 +39,11 @@ std::string words(std::string name) {
 
 std::string short_number(double value) { return fmt::format("{:.4g}", value); }
 
-std::optional<Point> point_of(const PageJson& variant, const char* figure) {
+// `among`: the means over the seeds, or the differences from the first variant.
+std::optional<Point> point_of(const PageJson& variant, const char* figure, const char* among) {
     Point point{variant.value("variant", ""), 0, {}};
-    if (variant.contains("over_seeds") && variant["over_seeds"].contains(figure)) {
-        const PageJson& one = variant["over_seeds"][figure];
+    if (variant.contains(among) && variant[among].contains(figure)) {
+        const PageJson& one = variant[among][figure];
         if (!one.is_object()) return std::nullopt;
         point.mean = one.value("mean", 0.0);
         point.half = one.value("ci95", 0.0);
@@ -53,12 +54,17 @@ std::optional<Point> point_of(const PageJson& variant, const char* figure) {
     return point;
 }
 
-std::vector<Series> series_of(const PageJson& variants) {
+constexpr const char *means = "over_seeds", *differences = "more_by_seed";
+
+std::vector<Series> series_of(const PageJson& variants, const char* among = means) {
     std::vector<Series> all;
     for (const sim::Figure& figure : sim::figures()) {
-        Series series{figure.name, {}};
-        for (const PageJson& variant : variants)
-            if (const auto point = point_of(variant, figure.name)) series.points.push_back(*point);
+        Series series{figure.name, figure.unit, {}};
+        for (const PageJson& variant : variants) {
+            if (among == differences && !variant.contains(differences)) continue;
+            if (const auto point = point_of(variant, figure.name, among))
+                series.points.push_back(*point);
+        }
         if (!series.points.empty()) all.push_back(std::move(series));
     }
     return all;
@@ -134,15 +140,18 @@ void open_table(Html& h, const std::string& caption, const std::vector<std::stri
     h.markup("</tr></thead><tbody>");
 }
 
-// A line for each figure, a column for each variant.
-Html figures_table(const std::vector<Series>& all, const std::vector<std::string>& names) {
+// A line for each figure, a column for each variant. Of differences those whose interval leaves out
+// 0 have a star.
+Html figures_table(const char* caption, const std::vector<Series>& all,
+                   const std::vector<std::string>& names, bool stars = false) {
     Html h;
-    std::vector<std::string> titles = {"Figure"};
+    std::vector<std::string> titles = {"Figure", "Unit"};
     titles.insert(titles.end(), names.begin(), names.end());
-    open_table(h, "All figures", titles);
+    open_table(h, caption, titles);
     for (const Series& series : all) {
         h.markup("<tr>");
         add_cell(h, "Figure", words(series.name), false);
+        add_cell(h, "Unit", series.unit.empty() ? "-" : series.unit, false);
         for (const std::string& name : names) {
             const auto point = std::find_if(series.points.begin(), series.points.end(),
                                             [&](const Point& p) { return p.name == name; });
@@ -150,7 +159,8 @@ Html figures_table(const std::vector<Series>& all, const std::vector<std::string
             add_cell(h, name,
                      !known ? "none"
                             : fmt::format("{:.6g}", point->mean) +
-                                  (point->half ? fmt::format(" ± {:.3g}", *point->half) : ""),
+                                  (point->half ? fmt::format(" ± {:.3g}", *point->half) : "") +
+                                  (stars && sim::is_clear({point->mean, point->half}) ? " *" : ""),
                      true);
         }
         h.markup("</tr>");
@@ -222,7 +232,71 @@ Status check(const PageJson& variants) {
     return {};
 }
 
-Html main_part(const PageJson& variants, const std::string& title) {
+void add_fact(Html& h, const std::string& name, const std::string& text) {
+    h.markup("<div><dt>").text(name).markup("</dt><dd>").text(text).markup("</dd></div>");
+}
+
+// "600", or "590 to 612" over the seeds.
+std::string range_of(const PageJson& drawn, const char* name) {
+    std::optional<double> least, most;
+    for (const PageJson& one : drawn) {
+        if (!one.is_object() || !one.contains(name) || !one[name].is_number()) continue;
+        const double value = one[name].get<double>();
+        least = std::min(least.value_or(value), value);
+        most = std::max(most.value_or(value), value);
+    }
+    if (!least) return "-";
+    return short_number(*least) + (*least < *most ? " to " + short_number(*most) : "");
+}
+
+// Says what was simulated, so that somebody else can do it again.
+Html workload_part(const PageJson& all) {
+    Html h;
+    if (!all.is_object() || !all.contains("workload") || !all["workload"].is_object()) return h;
+    const PageJson& w = all["workload"];
+    const auto text = [](const PageJson& of, const std::string& name) {
+        return of.contains(name) && of[name].is_string() ? of[name].get<std::string>() : "";
+    };
+    h.markup("<h2>Workload</h2><dl>");
+    for (const auto& [name, words] : {std::pair{"trace", "Log"},
+                                      {"configuration", "Configuration"},
+                                      {"jobs_file", "Jobs"},
+                                      {"providers_file", "Providers"}})
+        if (w.contains(name))
+            add_fact(h, words,
+                     text(w, name) + ", SHA-256 " + text(w, std::string(name) + "_sha256"));
+    const PageJson drawn = w.value("drawn", PageJson::array());
+    add_fact(h, "Seeds", range_of(drawn, "seed"));
+    add_fact(h, "Jobs of each seed", range_of(drawn, "jobs"));
+    add_fact(h, "Providers", range_of(drawn, "providers"));
+    add_fact(h, "Offered load (1: all that can be done)", range_of(drawn, "offered_load"));
+    add_fact(h, "Made by", "marketsim " + text(all, "marketsim"));
+    h.markup("</dl>");
+    if (w.contains("configuration_text"))
+        h.markup("<pre>").text(text(w, "configuration_text")).markup("</pre>");
+    return h;
+}
+
+Html differences_part(const PageJson& variants) {
+    Html h;
+    std::vector<std::string> names;
+    std::string base;
+    for (const PageJson& v : variants)
+        if (v.contains(differences)) {
+            names.push_back(v.value("variant", ""));
+            base = v[differences].value("than", "");
+        }
+    if (names.empty()) return h;
+    h.markup("<h2>Differences from ").text(base).markup("</h2><p>");
+    h.text("Each is the mean over the seeds of what the variant has more than " + base +
+           " with the same seed, with the half width of its 95 % interval. *: the interval leaves "
+           "out 0.");
+    return h.markup("</p>").add(
+               figures_table("Differences", series_of(variants, differences), names, true)),
+           h;
+}
+
+Html main_part(const PageJson& all_of_it, const PageJson& variants, const std::string& title) {
     const std::vector<Series> all = series_of(variants);
     std::vector<std::string> names;
     Html h;
@@ -245,19 +319,22 @@ Html main_part(const PageJson& variants, const std::string& title) {
                " seeds: means, and the half widths of their 95 % intervals");
     else
         h.text("one workload: there are no intervals");
-    h.markup(".</p><nav aria-label=\"Figures\"><ul class=\"figures\">");
+    h.markup(".</p>")
+        .add(workload_part(all_of_it))
+        .markup("<nav aria-label=\"Figures\"><ul class=\"figures\">");
     for (const Series& s : all)
         h.markup("<li><a href=\"#")
             .text(s.name)
             .markup("\">")
             .text(words(s.name))
             .markup("</a></li>");
-    h.markup("</ul></nav><h2>All figures</h2>").add(figures_table(all, names));
+    h.markup("</ul></nav><h2>All figures</h2>").add(figures_table("All figures", all, names));
+    h.add(differences_part(variants));
     for (const Series& s : all)
         h.markup("<h2 id=\"")
             .text(s.name)
             .markup("\">")
-            .text(words(s.name))
+            .text(words(s.name) + (s.unit.empty() ? "" : " (" + s.unit + ")"))
             .markup("</h2>")
             .add(bars(s));
     return h.add(by_value(variants)), h;
@@ -266,7 +343,9 @@ Html main_part(const PageJson& variants, const std::string& title) {
 }  // namespace
 
 Result<std::string> comparison_page(std::string_view json, const std::string& title) {
-    const PageJson variants = parse_json(json);
+    const PageJson all = parse_json(json);
+    // A comparison of an older version is the list alone.
+    const PageJson variants = all.is_object() ? all.value("variants", PageJson::array()) : all;
     TRY(check(variants));
     Html h;
     h.markup(
@@ -279,8 +358,13 @@ Result<std::string> comparison_page(std::string_view json, const std::string& ti
                        "line.interval { stroke: var(--text); stroke-width: 2; }\n"
                        "ul.figures { display: flex; flex-wrap: wrap; gap: 4px 16px; padding: 0; "
                        "list-style: none; }\nul.figures a { display: inline-block; padding: 4px 0; "
-                       "}\n";
-    return page + "</style></head><body><main>" + main_part(variants, title).str() +
+                       "}\n"
+                       "@media print {\n  :root { color-scheme: light; --back: #fff; --text: #000; "
+                       "--dim: #333; --line: #999; --band: #fff; --run: #777; }\n  nav { display: "
+                       "none; }\n  main { max-width: none; padding: 0; }\n  h2 { break-after: "
+                       "avoid; }\n  svg, tr { break-inside: avoid; }\n}\n"
+                       "pre { overflow-x: auto; }\n";
+    return page + "</style></head><body><main>" + main_part(all, variants, title).str() +
            "</main></body></html>\n";
 }
 
