@@ -79,18 +79,20 @@ std::optional<Money> Explain::starting_bid(const Job& job, const Solver& solver)
     return within ? std::optional(std::max(*bid, *within)) : std::nullopt;
 }
 
-// Whether `bid`, the least that wins it a place, is what beats a running job of its own user. Jobs
-// of one user mostly bid alike, so some of them are enough to look at.
+// Whether `bid`, the least that wins it a place, is what beats a job of its own user that runs or
+// is on its way to. A job of several CPUs takes several places, of which that bid beats the
+// dearest.
 bool Explain::would_beat_own(const Job& job, Money bid) const {
-    constexpr size_t looked_at_max = 16;
+    constexpr size_t looked_at_max = 256;
     if (!job.user) return false;
+    const bool several = job.record.report.terms.cpus > 1;
     size_t looked_at = 0;
     for (const JobId& id : job.user->claiming) {
         if (++looked_at > looked_at_max) return false;
         const Job* const other = book_.find(id);
-        if (!other || other == &job || other->phase() != JobPhase::running) continue;
+        if (!other || other == &job) continue;
         const Money beats = least_weighed(weighed(other->bid, other->weight), job.weight);
-        if (bid == beats || bid == above(beats)) return true;
+        if (bid == beats || bid == above(beats) || (several && bid > beats)) return true;
     }
     return false;
 }

@@ -181,6 +181,31 @@ START_TEST(a_job_behind_those_of_its_own_user_is_told_so) {
 }
 END_TEST
 
+// An array of more jobs than nodes: those that wait are told so from the moment on at which the
+// others were ordered to start, and whatever else their user runs at other bids.
+START_TEST(elements_that_wait_are_never_told_to_outbid_their_siblings_as_if_they_were_others) {
+    for (const int32_t cpus : {1, 2}) {
+        World w;
+        w.add_node("n1", 100, 1, 40, 10'000);
+        w.run_for(s(4));
+        std::vector<JobId> all;
+        for (int i = 0; i < 20; ++i) all.push_back(w.submit("n1", 30));
+        w.run_for(s(1));
+        for (int i = 0; i < 30 / cpus; ++i) all.push_back(w.submit("n1", 20, Nanos::never(), cpus));
+        for (int step = 0; step < 40; ++step) {
+            w.run_for(ms(50));
+            for (const JobId& id : all)
+                ck_assert_msg(!w.jobs[id].note.comment.starts_with("outbid;"), "%s: %s",
+                              id.text().c_str(), w.jobs[id].note.comment.c_str());
+        }
+        int told = 0;
+        for (const JobId& id : all)
+            told += w.jobs[id].note.comment.starts_with("outbid by jobs of its own user");
+        ck_assert_int_ge(told, 5);
+    }
+}
+END_TEST
+
 START_TEST(the_prices_of_a_day_ago_are_told_only_by_a_market_that_had_them) {
     World w;
     w.add_node("n1", 100, 1);
@@ -405,6 +430,7 @@ UNIT_SUITE(market, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
            an_owner_who_leaves_is_rid_of_his_guest_and_gets_it_back,
            a_job_that_can_never_be_placed_waits_and_says_exactly_why,
            an_outbid_job_is_told_what_would_win, a_job_behind_those_of_its_own_user_is_told_so,
+           elements_that_wait_are_never_told_to_outbid_their_siblings_as_if_they_were_others,
            the_prices_of_a_day_ago_are_told_only_by_a_market_that_had_them,
            a_full_disk_keeps_the_job_where_it_is_and_the_winner_gets_the_next_best_place,
            a_node_that_refuses_a_job_is_passed_over_and_tried_again_ever_more_rarely,
