@@ -61,6 +61,8 @@ Status CellCapsule::make() {
     TRY_ASSIGN(dir_fd_, open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY));
     TRY(groups_.take());
     TRY_ASSIGN(const bool hosts, write_hosts());
+    // souk-init reads it: the job finds no more CPUs than it may have.
+    TRY(create_file(dir_fd_.get(), "cpus", std::to_string(job_.cpus)));
     TRY_ASSIGN(served_, needs_server());
     CapsuleOptions how = options();
     how.hosts = hosts;

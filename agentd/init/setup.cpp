@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -149,6 +150,64 @@ void set_up_hosts() {
         say("/etc/hosts", errno);
 }
 
+// Reads DIR/cpus: how many CPUs the job may have. 0: all of the machine's.
+unsigned cpus_of_job() {
+    char text[16] = {};
+    const int fd = openat(g.dir, "cpus", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    cpu_set_t all;
+    if (n <= 0 || sched_getaffinity(0, sizeof all, &all) != 0) return 0;
+    const unsigned long cpus = strtoul(text, nullptr, 10);
+    return cpus < static_cast<unsigned long>(CPU_COUNT(&all)) ? static_cast<unsigned>(cpus) : 0;
+}
+
+// Copies the first `cpus` paragraphs of /proc/cpuinfo, which has one for each CPU.
+bool copy_cpu_list(int to, unsigned cpus) {
+    const int from = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    bool good = from >= 0, line_is_empty = true;
+    char bytes[4096];
+    for (ssize_t n = 1; good && cpus > 0 && n > 0;) {
+        n = read(from, bytes, sizeof bytes);
+        ssize_t end = 0;
+        for (; end < n && cpus > 0; ++end) {
+            const bool line_ends = bytes[end] == '\n';
+            if (line_ends && line_is_empty) --cpus;
+            line_is_empty = line_ends;
+        }
+        good = n >= 0 && write_all(to, bytes, static_cast<size_t>(end > 0 ? end : 0));
+    }
+    if (from >= 0) close(from);
+    return good;
+}
+
+// Lays a file of the capsule's own /run over one of the kernel's.
+template <class Fill>
+void show_instead(const char* own, const char* kernels, Fill&& fill) {
+    const int to = open(own, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    const bool good = to >= 0 && fchmod(to, 0444) == 0 && fill(to);
+    if (to >= 0) close(to);
+    if (!good || mount(own, kernels, nullptr, MS_BIND, nullptr) != 0 ||
+        mount(nullptr, kernels, nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV,
+              nullptr) != 0)
+        say(kernels, errno);  // a job can do without
+}
+
+// A program that counts the CPUs begins a thread for each, so it finds as many as the job may have.
+// It runs on any of the machine's: no CPU is its own.
+void set_up_cpus() {
+    const unsigned cpus = cpus_of_job();
+    if (cpus == 0) return;
+    show_instead("/run/souk.cpus", "/sys/devices/system/cpu/online", [&](int to) {
+        char text[16];
+        const int n = cpus == 1 ? snprintf(text, sizeof text, "0\n")
+                                : snprintf(text, sizeof text, "0-%u\n", cpus - 1);
+        return write_all(to, text, static_cast<size_t>(n));
+    });
+    show_instead("/run/souk.cpuinfo", "/proc/cpuinfo",
+                 [&](int to) { return copy_cpu_list(to, cpus); });
+}
+
 // These numbers of open_tree(2), move_mount(2) and mount_setattr(2) are those of <linux/mount.h>,
 // which cannot stand beside <sys/mount.h>.
 constexpr unsigned tree_clone = 1, tree_cloexec = O_CLOEXEC, tree_recursive = 0x8000,
@@ -209,7 +268,7 @@ void mount_files(bool checks) {
 }
 
 void lay_all_over(const Wishes& wishes, const int* over) {
-    bind_over("/proc", 0);
+    bind_over("/proc", tree_recursive);  // with what set_up_cpus has laid over it
     bind_over("/sys", tree_recursive);
     bind_over("/dev", tree_recursive);
     bind_over("/run", tree_recursive);
@@ -279,6 +338,7 @@ void set_up_mounts(const Wishes& wishes) {
         give_up("mount /dev/shm");
     set_up_run(wishes.run_keep);
     if (wishes.hosts) set_up_hosts();
+    set_up_cpus();
     if (wishes.private_tmp)
         if (const char* failed = mount_tmp()) give_up(failed);
     set_up_terminals();

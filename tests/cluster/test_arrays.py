@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 
+import pytest
+
 from conftest import BIN, until
 
 
@@ -153,3 +155,36 @@ def test_an_array_is_cancelled_by_the_id_that_its_line_shows(market):
 
 def test_a_program_that_counts_processors_finds_those_that_its_job_asked_for(market):
     assert market.tool("srun", "-p", "40", "-c", "1", "nproc").stdout == "1\n"
+
+
+COUNTS = """import os, sys, time
+file = open("/sys/devices/system/cpu/online")
+def say():
+    file.seek(0)
+    infos = sum(line.startswith("processor") for line in open("/proc/cpuinfo"))
+    print(os.cpu_count(), infos, file.read().strip(), len(os.sched_getaffinity(0)), flush=True)
+say()
+sys.stdin.readline()
+say()
+"""
+
+
+@pytest.mark.skipif(os.cpu_count() < 2, reason="a job of one CPU has all of the machine's")
+@pytest.mark.parametrize("files", [[], ["--files=home"]])
+def test_what_counts_processors_in_sys_and_proc_finds_as_many_also_after_a_move(market, files):
+    job = subprocess.Popen([f"{BIN}/srun", "-p", "40", "-c", "1", *files,
+                            "python3", "-c", COUNTS], env=market.env, stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, text=True)
+    # It may run on any of them: the kernel shares them out, and none is its own.
+    expected = f"1 1 0 {os.cpu_count()}\n"
+    try:
+        assert job.stdout.readline() == expected
+        (id, one), = [(j["id"], j) for j in market.live()]
+        to = next(n for n in ("n1", "n2") if n != one["where"])
+        market.tool("marketctl", "--hold", "move", id, to)
+        market.until_runs(id, to)
+        out, _ = job.communicate("go on\n", timeout=30)
+        assert (out, job.returncode) == (expected, 0)
+    finally:
+        job.kill()
+        job.wait()
