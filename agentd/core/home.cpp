@@ -82,6 +82,11 @@ Status can_be_read(const JobTerms& terms) {
     const Booking& b = *terms.booking;
     if (b.start.ns > 0 && !b.asks())
         return fail(CauseCode::invalid, "--start needs --for: how long the place is kept");
+    if (b.promise && (b.span.ns > 0 || b.holds || !b.within.empty()))
+        return fail(CauseCode::invalid,
+                    "--promise is not possible with --for, --allocate and --in");
+    if (b.promise && terms.finish.ns <= 0)
+        return fail(CauseCode::invalid, "--promise needs --finish: the deadline");
     if (!b.within.empty() && (b.asks() || b.holds))
         return fail(CauseCode::invalid, "--in is not possible with --for or --allocate");
     if (!b.within.empty() && !parse_job_id(b.within))

@@ -60,6 +60,7 @@ Change take(const Pb__Change& m, Check& c) {
         booking.start = c.span("book_start", m.terms->book_start);
         booking.span = c.span("book_span", m.terms->book_span);
         booking.early = m.terms->book_early;
+        booking.promise = m.terms->promise;
     }
     if (v.fields & Change::resources) {
         const auto resources = parse_resources(m.terms->resources);
@@ -103,6 +104,7 @@ JobTerms changed(JobTerms terms, const Change& change) {
         booking.start = change.terms.booking->start;
         booking.span = change.terms.booking->span;
         booking.early = change.terms.booking->early;
+        booking.promise = change.terms.booking->promise;
         terms.booking = booking;
     }
     if (change.fields & Change::resources) terms.resources = *change.terms.resources;

@@ -158,7 +158,7 @@ struct Change {
         cpu_limit = 512,
         warning = 1024,  // fields 14 and 15
         needs = 2048,
-        booking = 4096,  // fields 17 to 19
+        booking = 4096,  // fields 17 to 19, and 23
         resources = 8192,
         all = 16383
     };

@@ -76,7 +76,7 @@ Allocation::Wish Allocation::wish(const Job& job, Job::Held held) const {
                    : as_it_is();
     switch (job.booked) {
         case Booked::sold:
-            if (w.state != JobState::waiting || r.report.terms.booking->early) break;
+            if (w.state != JobState::waiting || r.report.terms.booking->begins_early()) break;
             [[fallthrough]];
         case Booked::asks:
         case Booked::outside: w.pin = Pin::frozen; return w;

@@ -7,6 +7,7 @@
 #include "kernel/base/json.hpp"
 #include "market/core/least_bids.hpp"
 #include "market/core/orders.hpp"
+#include "market/core/promises.hpp"
 #include "market/core/strategy.hpp"
 
 namespace souk::market {
@@ -136,11 +137,20 @@ Reason Explain::why_booked(const Job& job) {
     const Contract& c = *job.record.contract;
     const bool running = job.phase() == JobPhase::running;
     switch (job.booked) {
-        case Booked::no: return {};
+        case Booked::no:
+            if (!is_missed(job.record.promised->end)) return {};
+            return Reason(ReasonCode::promise_broken)
+                .with(Figure::cause, words_of(job.record.promised->end))
+                .with(Figure::cause_code, to_string(job.record.promised->end));
         case Booked::lost: return running ? Reason() : *job.booked_why;
         case Booked::asks:
         case Booked::outside: return job.booked_why;
         case Booked::sold:
+            if (!running && Promises::is_open(job))
+                return at_node(ReasonCode::promised, c.node)
+                    .with(Figure::opens, c.start.ns / 1'000'000'000)
+                    .with(Figure::about, job.record.promised->deadline.ns / 1'000'000'000)
+                    .with(Figure::price, c.price);
             if (running || job.record.report.terms.booking->early) return {};
             [[fallthrough]];
         case Booked::clears:

@@ -57,7 +57,8 @@ struct AccountRecord {
 struct Receipt {
     // opening: brought forward from before there was a ledger; those behind it move money:
     // expiry is what an allowance leaves at its end, refund what a guest pays beside its price to
-    // an owner to whom it has made a promise be missed
+    // an owner to whom it has made a promise be missed, broken what a user gets back since a
+    // deadline that was promised to a job was missed (the note has the cause)
     enum class Kind : uint8_t {
         use = 1,
         opening,
@@ -67,7 +68,8 @@ struct Receipt {
         payout,
         allowance,
         expiry,
-        refund
+        refund,
+        broken
     };
     uint64_t seq = 0;  // 1, 2, ... without a gap
     Kind kind = Kind::use;

@@ -39,7 +39,8 @@ Market::Market(MarketOptions options)
                notes_),
       placement_(context_, book_, places_, solver_, orders_, rooms_, alarms_, allocation_, gangs_,
                  suspended_, explain_, reports_, settling_, work_),
-      reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_),
+      reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_,
+                    run_times_),
       operators_(context_, trace_, book_, places_, solver_, notes_, billing_, funds_, allocation_,
                  explain_, reports_, settling_, work_) {
     const Status taken = solver_.set_options(context_.options.solver);
@@ -191,8 +192,13 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
         return fail("node " + name + " is not connected");
     funds_.begin_day(now);
     if (const auto* job = std::get_if<JobReport>(&message)) {
+        const Job* const before = book_.find(job->id);
+        const bool had_ended = before && before->phase() == JobPhase::finished;
         TRY(reports_.take(name, *job, now));
-        if (const Job* const known = book_.find(job->id)) reservations_.note(*known);
+        const Job* const known = book_.find(job->id);
+        if (!known) return {};
+        reservations_.note(*known);
+        if (!had_ended) run_times_.ended(known->record);
         return {};
     }
     if (const auto* failed = std::get_if<OrderFailed>(&message))
@@ -332,7 +338,42 @@ Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
     };
     const Quoter quoter({book_, places_, solver_, admission_, allocation_, bids_.history(),
                          context_.calendar, settling(), why});
-    return quoter.of(request, now);
+    TRY_ASSIGN(Quote quote, quoter.of(request, now));
+    if (request.terms.booking->promise) quote.promise = promise_of(request, now);
+    return quote;
+}
+
+Quote::Promise Market::promise_of(const QuoteRequest& request, Nanos now) const {
+    User user;
+    user.record.uid = request.uid;
+    if (const auto known = book_.users().find(request.uid); known != book_.users().end())
+        user = known->second;
+    Job guest;
+    JobReport& r = guest.record.report;
+    r.id = {request.home, UINT64_MAX >> 4};
+    r.terms = request.terms;
+    r.uid = request.uid;
+    r.command = request.command;
+    r.submitted = context_.unix(now);
+    guest.user = &user;
+    guest.reported = true;
+    const PromiseOffer offer = promise_offer(guest, now);
+    Quote::Promise p;
+    p.can = offer.node != nullptr;
+    p.deadline = Promises::wanted(guest);
+    p.learned = offer.learned;
+    if (offer.node) {
+        p.latest_start = offer.span.start;
+        p.node = offer.node->id();
+        p.price = offer.price;
+        p.cost_most = offer.cost_most;
+    } else {
+        p.why = offer.why.text();
+        p.code = to_string(offer.why.code);
+        p.price_for_it = offer.price_for_it;
+        p.earliest = offer.earliest;
+    }
+    return p;
 }
 
 void Market::solve(Nanos now, Outputs& out) {
@@ -382,6 +423,8 @@ void Market::solve_now(Nanos now, Outputs& out) {
     if (reports_.lacking() > 0 && now >= bids_.next_sample()) reports_.try_lacking();
     decide(now, out);
     if (out.ask_solver) allocation_.outside().asked(allocation_.problem());
+    for (const JobId& id : reservations_.take_missed())
+        funds_.deadline_missed(*book_.find(id), now);
     prices_.refresh(now);
     explain_.refresh_comments(now);
     funds_.reckon_days(now);

@@ -30,7 +30,8 @@
 //   Admission      which jobs of users with limits compete
 //   Allocation     what the solver is told and decides (OutsideSolver: another program does)
 //   SuspendedJobs  which suspended jobs stand in memory, and which go to disk
-//   Reservations   places that are sold ahead, and jobs inside the places of others
+//   Reservations   places that are sold ahead, promised deadlines, jobs inside others' places
+//   RunTimes       how long programs take, learned
 //   Placement      the orders that bring jobs where the solver has them
 //   Orders         their numbers, what becomes of one, back-off
 //   Billing        run time, charges and receipts of jobs
@@ -74,6 +75,7 @@
 #include "market/core/quote.hpp"
 #include "market/core/reservations.hpp"
 #include "market/core/room_claims.hpp"
+#include "market/core/run_times.hpp"
 #include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
 #include "market/core/suspended_jobs.hpp"
@@ -102,6 +104,8 @@ class Market {
     void load(AccountRecord account) { ledger_.load(std::move(account)); }
     void load(UserRecord user);
     void load(PriceRecord record) { bids_.load(std::move(record)); }
+    // Finished jobs, the oldest first, from whose run times is to be learned.
+    void learn(const JobRecord& finished) { run_times_.ended(finished); }
     // `now` and this make Unix time. It may be called at any time, because clocks are set.
     void set_calendar(Nanos unix_minus_now) {
         const Nanos was = std::exchange(context_.calendar, unix_minus_now);
@@ -232,9 +236,13 @@ class Market {
     const PriceHistory& price_history() const { return bids_.history(); }
     // Draws what is to run where until then (Unix time), if these nodes are gone meanwhile.
     MarketPlan plan(Nanos now, Nanos until, const NodesOff& off) const {
-        return plan_of(book_, places_, context_.unix(now), now, until, off);
+        return plan_of(book_, places_, context_.unix(now), now, until, off, run_times_);
     }
     const Reservations& reservations() const { return reservations_; }
+    // What a job with these terms could be promised now; to be called after solve().
+    PromiseOffer promise_offer(const Job& job, Nanos now) const {
+        return reservations_.promise_offer(job, now);
+    }
     Nanos calendar() const { return context_.calendar; }  // to add to `now` for Unix time
     const Solver& solver() const { return solver_; }
     const SolverOptions& solver_options() const { return solver_.options(); }
@@ -272,6 +280,7 @@ class Market {
     std::string audit() const;
 
   private:
+    Quote::Promise promise_of(const QuoteRequest& request, Nanos now) const;
     Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     void touch_files_served();
     Status provider_report(Node& node, const ProviderReport& report);
@@ -306,6 +315,7 @@ class Market {
     JobReports reports_;
     Explain explain_;
     Placement placement_;
+    RunTimes run_times_;
     Reservations reservations_;
     Operators operators_;
 };

@@ -53,6 +53,39 @@ struct Contract {
     bool operator==(const Contract&) const = default;
 };
 
+// How a promise has ended: none: it is open; all but kept and withdrawn: it was missed, and this is
+// the cause.
+enum class PromiseEnd : uint8_t {
+    none = 0,
+    kept,
+    owner_left,
+    took_longer,
+    held_back,  // by an operator, a limit of its user, or its user
+    home_away,
+    late,       // the market brought it there too late
+    withdrawn,  // its user wants none any more, or has ended the job
+};
+const char* to_string(PromiseEnd end);
+const char* words_of(PromiseEnd end);  // for people
+bool is_missed(PromiseEnd end);
+
+// A deadline that was promised to a job (promises.hpp).
+struct Promised {
+    Nanos deadline;  // Unix time; 0: none was
+    Nanos work;   // all that it was to need, on a standard machine; 0: it was a limit by the clock
+    Money price;  // of the place that was sold for it, per CPU-hour
+    bool learned = false;  // that is learned from runs before
+    PromiseEnd end = PromiseEnd::none;
+    PromiseEnd keeps = PromiseEnd::none;  // kept it first from the place that it was to have
+    // it holds its place there, and had cost so much when that began
+    NodeName held_on;
+    Money held_cost;
+    // if the promise is missed since that owner left, its user gets this back from him
+    NodeName back_from;
+    Money back;
+    bool operator==(const Promised&) const = default;
+};
+
 // One job as it is stored. A job that waits and has cost nothing is not: its home has it.
 struct JobRecord {
     JobReport report;  // the newest
@@ -86,6 +119,7 @@ struct JobRecord {
     uint32_t payer = 0;     // the number of the project that pays for it; 0: its user does
     bool unbacked = false;  // its home alone says that it is where its report has it
     Sparse<Contract> contract = {};
+    Sparse<Promised> promised = {};
 };
 
 struct NodeRecord {

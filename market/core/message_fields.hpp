@@ -26,7 +26,8 @@ SOUK_FIELDS(RunLimits,  //
 SOUK_FIELDS(Booking,  //
             field("book_start", &Booking::start, rule::time),
             field("book_span", &Booking::span, rule::span), field("book_early", &Booking::early),
-            field("book_holds", &Booking::holds), field("within", &Booking::within, rule::name));
+            field("book_holds", &Booking::holds), field("within", &Booking::within, rule::name),
+            field("promise", &Booking::promise));
 
 SOUK_FIELDS(
     JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),

@@ -39,7 +39,10 @@ struct Booking {
     bool early = false;       // it may begin before that
     bool holds = false;       // it runs no program of its own: other jobs run inside its place
     std::string within = {};  // the id of the job inside whose place it runs; empty: its own place
-    bool asks() const { return span.ns > 0; }
+    bool promise = false;     // its deadline (JobTerms::finish) is to be promised (promises.hpp)
+    bool asks() const { return span.ns > 0 || promise; }
+    // It may begin before the place that is sold to it does.
+    bool begins_early() const { return early || promise; }
     bool operator==(const Booking&) const = default;
 };
 

@@ -84,6 +84,7 @@ const char* to_string(Receipt::Kind kind) {
         case Receipt::Kind::allowance: return "allowance";
         case Receipt::Kind::expiry: return "expiry";
         case Receipt::Kind::refund: return "refund";
+        case Receipt::Kind::broken: return "broken";
     }
     MUST(false);
 }

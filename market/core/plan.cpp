@@ -6,60 +6,28 @@
 #include <set>
 #include <tuple>
 
-#include "market/core/bill.hpp"
+#include "market/core/job_rest.hpp"
 
 namespace souk::market {
 namespace {
 
-// How much of a job's time is left: of its limit by the clock, and of its work at speed 100. Below
-// 0: that is not known.
-struct Rest {
-    Nanos clock{-1}, work{-1};
-    bool is_known() const { return clock.ns >= 0 || work.ns >= 0; }
-    Nanos at(int64_t speed) const {
-        Nanos span = clock.ns >= 0 ? clock : Nanos::never();
-        if (work.ns >= 0) span = std::min(span, Nanos{work.ns / std::max<int64_t>(1, speed) * 100});
-        return span;
-    }
-    void take(Nanos span, int64_t speed) {
-        if (clock.ns >= 0) clock = std::max(Nanos{}, clock - span);
-        if (work.ns >= 0) work = std::max(Nanos{}, work - Nanos{span.ns / 100 * speed});
-    }
-};
-
-Rest rest_of(const Job& job, Nanos now) {
-    const JobTerms& t = job.record.report.terms;
-    Rest rest;
-    const RunLimits& limits = *t.limits;
-    if (limits.run.ns > 0 && limits.at_speed == 0)
-        rest.clock = std::max(Nanos{}, limits.run - bill::run_time(job, now));
-    if (limits.run.ns > 0 && limits.at_speed > 0)
-        rest.work =
-            std::max(Nanos{}, Nanos{limits.run.ns / 100 * limits.at_speed} - job.record.done);
-    if (t.runtime.ns > 0) {
-        const Nanos work = std::max(Nanos{}, t.runtime - job.record.done);
-        rest.work = rest.work.ns >= 0 ? std::min(rest.work, work) : work;
-    }
-    return rest;
-}
-
 struct Waiting {
     const Job* job = nullptr;
-    Rest rest;
+    JobRest rest;
 };
 
 struct Running {
     const Job* job = nullptr;
     Nanos from, to;
-    Rest rest;
+    JobRest rest;
     PlanSpan::Kind kind = PlanSpan::Kind::likely;
 };
 
 class Drawing {
   public:
     Drawing(const Book& book, const Places& places, Nanos unix, Nanos now, Nanos until,
-            const NodesOff& off)
-        : book_(book), places_(places), now_(now), at_(unix), until_(until) {
+            const NodesOff& off, const RunTimes& learned)
+        : book_(book), places_(places), learned_(learned), now_(now), at_(unix), until_(until) {
         for (const auto& [name, node] : book.nodes()) {
             if (!node.record.has_report || !node.connected || !Places::usable(node)) continue;
             Machine m;
@@ -117,12 +85,13 @@ class Drawing {
             const bool runs = r.phase == JobPhase::running || r.phase == JobPhase::moving ||
                               r.phase == JobPhase::starting || r.phase == JobPhase::thawing ||
                               (job.record.order && job.record.order->kind == Order::Kind::run);
+            const int64_t speed = at == machines_.end() ? 0 : at->second.node->record.report.speed;
             if (is_booked(job)) book_place(job);
             if (is_booked(job) && (job.record.contract->start <= at_ || !runs)) continue;
             if (runs && at != machines_.end())
-                begin(at->first, at->second, {&job, rest_of(job, now_)}, PlanSpan::Kind::runs);
+                begin(at->first, at->second, {&job, rest(job, speed)}, PlanSpan::Kind::runs);
             else if (r.waits_for.empty() && !holds_back(job.record.hold))
-                waiting.push_back({&job, rest_of(job, now_)});
+                waiting.push_back({&job, rest(job, speed)});
         }
         std::sort(waiting.begin(), waiting.end(), [](const Waiting& a, const Waiting& b) {
             const auto key = [](const Job& j) {
@@ -132,6 +101,10 @@ class Drawing {
             return key(*a.job) < key(*b.job);
         });
         waiting_.assign(waiting.begin(), waiting.end());
+    }
+
+    JobRest rest(const Job& job, int64_t speed) const {
+        return rest_of(job, &learned_, RestBand::usual, speed, now_);
     }
 
     void book_place(const Job& job) {
@@ -236,6 +209,7 @@ class Drawing {
 
     const Book& book_;
     const Places& places_;
+    const RunTimes& learned_;
     Nanos now_, at_, until_;
     std::map<NodeName, Machine> machines_;
     std::map<NodeName, std::vector<Running>> booked_;
@@ -256,8 +230,8 @@ const char* to_string(PlanSpan::Kind kind) {
 }
 
 MarketPlan plan_of(const Book& book, const Places& places, Nanos unix, Nanos now, Nanos until,
-                   const NodesOff& off) {
-    return Drawing(book, places, unix, now, until, off).draw();
+                   const NodesOff& off, const RunTimes& learned) {
+    return Drawing(book, places, unix, now, until, off, learned).draw();
 }
 
 }  // namespace souk::market

@@ -19,6 +19,7 @@ struct QuoteRequest {
     JobTerms terms;
     int32_t jobs = 1;      // so many of it at once, at most quote_jobs_max
     bool compare = false;  // Quote::strategies
+    std::string command;   // of a job that wants a promise
 };
 inline constexpr int32_t quote_jobs_max = 1'000;
 
@@ -77,6 +78,18 @@ struct Quote {
         Outlook day;
     };
     std::vector<Compared> strategies;
+    // With JobTerms::booking's promise: the answer (promises.hpp).
+    struct Promise {
+        bool can = false;
+        Nanos latest_start, deadline;  // Unix time
+        NodeName node;
+        Money price, cost_most;
+        bool learned = false;
+        std::string why, code;              // it cannot
+        std::optional<Money> price_for_it;  // and what could be promised
+        std::optional<Nanos> earliest;      // Unix time
+    };
+    std::optional<Promise> promise;
 };
 
 }  // namespace souk::market

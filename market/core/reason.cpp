@@ -277,6 +277,26 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "move"},
     {resource_stands, "resource_stands", "goes to disk, so that others on {node} get what it has",
      "a job that stands in memory would keep its named resources (srun --resource)"},
+    {promised, "promised",
+     "its deadline {about} is promised: from {opens} on at the latest it has a place on {node} at "
+     "{price}",
+     "srun -f --promise: until then it runs where its bid has a place; the start moves later as it "
+     "runs"},
+    {promise_late, "promise_late",
+     "its deadline cannot be promised[; the earliest that can: {about}]",
+     "srun -f --promise: no node has room for all that it needs until then; `srun -J ID -f` asks "
+     "for another deadline"},
+    {promise_unknown, "promise_unknown",
+     "its deadline cannot be promised: nothing says how long it runs",
+     "srun -f --promise: say --time or --runtime; after three runs of the program to its end it is "
+     "learned"},
+    {promise_budget, "promise_budget",
+     "its deadline cannot be promised: the place costs {least}, more than is left of its budget "
+     "{limit}",
+     "srun -f --promise: it must be able to pay for the whole place"},
+    {promise_broken, "promise_broken", "its deadline was promised, and missed: {cause}",
+     "srun -f --promise: `marketctl statement` shows what its user got back; it goes on for its "
+     "bid"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -316,7 +336,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == resource_stands,
+static_assert(in_order() && reason_words.back().code == promise_broken,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

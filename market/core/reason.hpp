@@ -148,6 +148,12 @@ enum class ReasonCode : uint16_t {
     licences_few,
     resource_taken,
     resource_stands,
+    // srun -f --promise
+    promised,
+    promise_late,
+    promise_unknown,
+    promise_budget,
+    promise_broken,
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

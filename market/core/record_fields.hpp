@@ -10,6 +10,7 @@ namespace souk {
 namespace market {
 inline constexpr int64_t days_max = 1'000'000;
 inline constexpr int32_t history_minutes_max = 44'640;
+inline constexpr Rule promise_rule = rule::one_of(PromiseEnd::none, PromiseEnd::withdrawn);
 inline constexpr Rule day_rule = rule::plus(1, rule::between(0, days_max));
 }  // namespace market
 
@@ -58,6 +59,18 @@ SOUK_FIELDS(market::Contract,  //
             field("sold", &market::Contract::sold, rule::time),
             field("over", &market::Contract::over));
 
+SOUK_FIELDS(market::Promised,  //
+            field("deadline", &market::Promised::deadline, rule::time),
+            field("work", &market::Promised::work, rule::span),
+            field("price", &market::Promised::price, rule::price),
+            field("learned", &market::Promised::learned),
+            field("end", &market::Promised::end, promise_rule),
+            field("keeps", &market::Promised::keeps, promise_rule),
+            field("held_on", &market::Promised::held_on, rule::node_or_none),
+            field("held_cost", &market::Promised::held_cost, rule::balance),
+            field("back_from", &market::Promised::back_from, rule::node_or_none),
+            field("back", &market::Promised::back, rule::price));
+
 SOUK_FIELDS(market::JobRecord,  //
             packed("report", &market::JobRecord::report), flat(&market::JobRecord::account),
             field("tab", &market::JobRecord::tab, rule::unless_same),
@@ -82,7 +95,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("waited", &market::JobRecord::waited, rule::span),
             field("waits_since", &market::JobRecord::waits_since, rule::time),
             field("unbacked", &market::JobRecord::unbacked),
-            field("contract", &market::JobRecord::contract, rule::unless_same));
+            field("contract", &market::JobRecord::contract, rule::unless_same),
+            field("promised", &market::JobRecord::promised, rule::unless_same));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),

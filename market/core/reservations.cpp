@@ -118,13 +118,19 @@ void Reservations::ask_all(Nanos now) {
 void Reservations::forget_ended() {
     for (auto it = booked_.begin(); it != booked_.end();) {
         Job* const job = book_.find(*it);
+        if (job && !has_ended(*job) && Promises::is_open(*job) && Promises::wanted(*job).ns == 0) {
+            promises_.ends(*job, now());  // its user gives the promise up
+            job->record.contract.clear();
+            book_.save(*job);
+        }
         const bool gone = !job || has_ended(*job) || !is_asked(*job);
         if (gone && job) put(*job, Booked::no, {});
+        if (gone && job) promises_.ends(*job, now());
         it = gone ? booked_.erase(it) : std::next(it);
     }
 }
 
-void Reservations::list_sold() {
+void Reservations::list_sold() const {
     sold_.clear();
     for (const JobId& id : booked_) {
         const Job& job = *book_.find(id);
@@ -137,6 +143,8 @@ void Reservations::list_sold() {
 bool Reservations::covers(const Contract& c, const Job& job, Nanos unix) {
     const JobTerms& t = job.record.report.terms;
     const Booking& b = *t.booking;
+    if (b.promise)
+        return c.end == Promises::wanted(job) && t.cpus <= c.cpus && t.memory_mb <= c.memory_mb;
     const Nanos end = (b.start.ns > 0 ? b.start : c.start) + b.span;
     const bool begins = b.start.ns == 0 || b.start == c.start || (b.start < unix && c.start < unix);
     const bool fits = t.cpus <= c.cpus && t.memory_mb <= c.memory_mb;
@@ -166,16 +174,21 @@ void Reservations::see_contract(Job& job, Nanos now) {
     if (c.over != (unix_ >= c.end)) {
         c.over = !c.over;
         book_.save(job);
+        if (c.over) promises_.ends(job, now);
     }
     if (c.over) return put(job, Booked::no, {});
     wake_at(c.end);
-    const Nanos clears = c.start - clearing_of(c);
     // A clearing that has begun goes on: when the others have left there is less to clear.
     const bool begun = job.booked == Booked::clears || job.booked == Booked::holds;
+    const bool promised = Promises::is_open(job);
+    if (promised && !begun && !settling_.is_on())
+        list_at(job, promises_.follow(job, solver_.options().link_bytes_per_s, now));
+    const Nanos clears = c.start - clearing_of(c);
     if (unix_ < clears && !begun) {
         // How much is to be cleared is known when it is near.
         wake_at(unix_ < c.start - clear_most ? c.start - clear_most
                                              : std::min(clears, unix_ + Nanos::from_s(10)));
+        if (promised) wake_at(unix_ + Promises::looked_after(c.start - unix_));
         return put(job, Booked::sold, c.node, job.booked_why);
     }
     if (!settling_.is_on()) keep_place(job, unix_);
@@ -185,6 +198,9 @@ void Reservations::see_contract(Job& job, Nanos now) {
         return put(job, Booked::clears, c.node, job.booked_why);
     }
     put(job, Booked::holds, c.node, job.booked_why);
+    if (!promised || settling_.is_on()) return;
+    promises_.holds(job, now);
+    wake_at(unix_ + Nanos::from_s(5));
 }
 
 // The components of its gang that have places, as they are picked.
@@ -232,6 +248,7 @@ void Reservations::keep_place(Job& job, Nanos unix) {
     if (!best && c.node.empty()) return;
     if (!c.node.empty()) {
         ++c.places_lost;
+        promises_.lost(job, now());
         std::erase(sold_[c.node], &job);
     }
     c.node = best ? best->id() : NodeName{};
@@ -248,6 +265,7 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
     const Contract& c = *job.record.contract;
     if (!b.asks() || !job.reported || settling_.is_on()) return;
     if (c.is_sold() && covers(c, job, unix)) return;
+    if (b.promise) return ask_promise(job, unix);
     const bool late = b.start.ns > 0 && b.start + b.span <= unix;
     if (late) return put(job, Booked::no, {});
     std::vector<Job*> all{&job};
@@ -277,6 +295,65 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
         else
             put(*one, one->phase() == JobPhase::waiting ? Booked::asks : Booked::no, {}, why);
     }
+}
+
+// A deadline that cannot be promised is asked about again, as places that cannot be sold are.
+void Reservations::ask_promise(Job& job, Nanos unix) {
+    if (Promises::wanted(job) <= unix) return put(job, Booked::no, {});
+    PromiseOffer offer;
+    if (is_too_much({&job}, unix))
+        offer.why = ReasonCode::place_not_sold;
+    else
+        offer = promises_.offer(job, solver_.options().link_bytes_per_s, now());
+    if (offer.node) {
+        promises_.sold(job, offer, now());
+        return sell({{&job, offer.node, offer.price}}, offer.span, unix);
+    }
+    if (job.record.contract->is_sold() && !job.record.contract->over)
+        job.booked_why = offer.why;
+    else
+        put(job, job.phase() == JobPhase::waiting ? Booked::asks : Booked::no, {}, offer.why);
+}
+
+PromiseOffer Reservations::promise_offer(const Job& job, Nanos now) const {
+    unix_ = context_.unix(now);
+    list_sold();
+    const PromiseOffer offer = promises_.offer(job, solver_.options().link_bytes_per_s, now);
+    sold_.clear();
+    forecast_.reset();
+    return offer;
+}
+
+std::optional<Money> Reservations::price_at(const Job& job, const Node& node, Span span) const {
+    if (!forecast_) forecast_.emplace(bids_.history().rows());
+    if (!is_open(node.record.report, span) || !has_room(job, node, span, {})) return std::nullopt;
+    return price_of(node, span, unix_, {&job});
+}
+
+Money Reservations::asked_at(const Node& node, Span span) const {
+    return most_asked(node.record.report, span);
+}
+
+std::vector<Nanos> Reservations::moments_after(Nanos from) const {
+    std::set<Nanos> moments;
+    for (const auto& [node, jobs] : sold_)
+        for (const Job* const job : jobs)
+            if (job->record.contract->end > from) moments.insert(job->record.contract->end);
+    for (const auto& [name, node] : book_.nodes())
+        for (const OpenHours& h : node.record.report.hours)
+            moments.insert(from + Nanos{week_ns} - into_week(Nanos::from_s(h.from_s), from));
+    return {moments.begin(), moments.end()};
+}
+
+// Its place is there from now on.
+void Reservations::list_at(Job& job, const Node* node) {
+    Contract& c = job.record.contract.edit();
+    const NodeName name = node ? node->id() : NodeName{};
+    if (name == c.node) return;
+    std::erase(sold_[c.node], &job);
+    c.node = name;
+    if (node) sold_[name].push_back(&job);
+    book_.save(job);
 }
 
 // One user buys no more CPUs than he may use, nothing that he cannot pay today, and nothing that is
@@ -316,7 +393,7 @@ bool Reservations::is_open(const ProviderReport& r, Span span) {
 
 // It changes by the hour, and beyond a week it repeats.
 Money Reservations::price_of(const Node& node, Span span, Nanos unix,
-                             const std::vector<Job*>& all) const {
+                             const std::vector<const Job*>& all) const {
     const ProviderReport& r = node.record.report;
     const Nanos end = std::min(span.end, span.start + Nanos{week_ns});
     // One that runs there displaces nobody more than it does.
@@ -389,7 +466,7 @@ std::vector<Reservations::Pick> Reservations::picks_of(const std::vector<Job*>& 
     std::vector<std::pair<Money, const Node*>> nodes;
     for (const auto& [name, node] : book_.nodes())
         if (node.record.has_report && is_open(node.record.report, span))
-            nodes.emplace_back(price_of(node, span, unix_, all), &node);
+            nodes.emplace_back(price_of(node, span, unix_, {all.begin(), all.end()}), &node);
     std::sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
         return before(a.first, *a.second, b.first, *b.second);
     });
@@ -431,16 +508,8 @@ Reason Reservations::why_not_sold(const std::vector<Job*>& all, Span span) const
 // Room comes when a contract ends or a node opens: those moments are tried, the earliest first.
 std::optional<Nanos> Reservations::earliest(const std::vector<Job*>& all, Span span) const {
     constexpr size_t tried_most = 64;
-    std::set<Nanos> moments;
-    for (const auto& [node, jobs] : sold_)
-        for (const Job* const job : jobs)
-            if (job->record.contract->end > span.start) moments.insert(job->record.contract->end);
-    for (const auto& [name, node] : book_.nodes())
-        for (const OpenHours& h : node.record.report.hours)
-            moments.insert(span.start + Nanos{week_ns} -
-                           into_week(Nanos::from_s(h.from_s), span.start));
     size_t tried = 0;
-    for (const Nanos at : moments) {
+    for (const Nanos at : moments_after(span.start)) {
         if (++tried > tried_most || at > span.start + ahead_most) break;
         if (!picks_of(all, {at, at + (span.end - span.start)}, true).empty()) return at;
     }

@@ -39,6 +39,7 @@
 #include "market/core/market_context.hpp"
 #include "market/core/places.hpp"
 #include "market/core/price_forecast.hpp"
+#include "market/core/promises.hpp"
 #include "market/core/room_claims.hpp"
 #include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
@@ -46,7 +47,7 @@
 
 namespace souk::market {
 
-class Reservations {
+class Reservations : private PlacesAhead {
   public:
     static constexpr Nanos clear_least = Nanos::from_s(2), clear_most = Nanos::from_s(300);
     static constexpr Nanos ahead_most = Nanos::from_s(366 * 86'400),
@@ -57,7 +58,8 @@ class Reservations {
 
     Reservations(const MarketContext& context, Book& book, const Places& places,
                  const Solver& solver, const Bidding& bids, GangList& gangs,
-                 const Settling& settling, RoomClaims& rooms, WorkList& work)
+                 const Settling& settling, RoomClaims& rooms, WorkList& work,
+                 const RunTimes& learned)
         : context_(context),
           book_(book),
           places_(places),
@@ -66,7 +68,8 @@ class Reservations {
           gangs_(gangs),
           settling_(settling),
           rooms_(rooms),
-          work_(work) {}
+          work_(work),
+          promises_(context, book, learned, *this) {}
 
     // A job was reported or loaded.
     void note(const Job& job);
@@ -78,6 +81,9 @@ class Reservations {
     Nanos next() const { return changed_ ? Nanos{0} : next_; }
     // The jobs that have booked or run inside others.
     const std::set<JobId>& booked() const { return booked_; }
+    // What a job with these terms could be promised now. It has no record here.
+    PromiseOffer promise_offer(const Job& job, Nanos now) const;
+    std::vector<JobId> take_missed() { return promises_.take_missed(); }
 
   private:
     // One place of those that are sold together.
@@ -86,27 +92,32 @@ class Reservations {
         const Node* node = nullptr;
         Money price;
     };
-    struct Span {
-        Nanos start, end;  // Unix time
-    };
+    using Span = BookedSpan;
 
     static bool is_asked(const Job& job);
     static bool covers(const Contract& contract, const Job& job, Nanos unix);
     void forget_ended();
-    void list_sold();
+    void list_sold() const;
     void see_contract(Job& job, Nanos now);
     void keep_place(Job& job, Nanos unix);
     void ask_all(Nanos now);
     bool is_too_much(const std::vector<Job*>& all, Nanos unix) const;
     Nanos clearing_of(const Contract& contract) const;
     void ask(const JobId& id, Nanos unix, std::set<std::string>& gangs);
+    void ask_promise(Job& job, Nanos unix);
+    std::optional<Money> price_at(const Job& job, const Node& node, Span span) const override;
+    Money asked_at(const Node& node, Span span) const override;
+    std::vector<Nanos> moments_after(Nanos from) const override;
+    void list_at(Job& job, const Node* node);
+    Nanos now() const { return unix_ - context_.calendar; }
     std::vector<Pick> picks_of(const std::vector<Job*>& all, Span span, bool for_any_price) const;
     bool has_room(const Job& job, const Node& node, Span span,
                   const std::vector<Pick>& beside) const;
     static bool is_open(const ProviderReport& report, Span span);
     static Money most_asked(const ProviderReport& report, Span span);
     std::vector<Pick> siblings(const Job& job) const;
-    Money price_of(const Node& node, Span span, Nanos unix, const std::vector<Job*>& all) const;
+    Money price_of(const Node& node, Span span, Nanos unix,
+                   const std::vector<const Job*>& all) const;
     Reason why_not_sold(const std::vector<Job*>& all, Span span) const;
     std::optional<Nanos> earliest(const std::vector<Job*>& all, Span span) const;
     void sell(const std::vector<Pick>& picks, Span span, Nanos unix);
@@ -130,6 +141,7 @@ class Reservations {
     const Settling& settling_;
     RoomClaims& rooms_;
     WorkList& work_;
+    Promises promises_;
 
     std::set<JobId> booked_, fresh_;
     JobId asked_last_;
@@ -137,9 +149,9 @@ class Reservations {
     bool changed_ = false;
     Nanos next_ = Nanos::never();
     // of the present look()
-    std::map<NodeName, std::vector<const Job*>> sold_;  // contracts that are not over
-    mutable std::optional<PriceForecast> forecast_;     // once it is asked for
-    Nanos unix_;
+    mutable std::map<NodeName, std::vector<const Job*>> sold_;  // contracts that are not over
+    mutable std::optional<PriceForecast> forecast_;             // once it is asked for
+    mutable Nanos unix_;
 };
 
 }  // namespace souk::market

@@ -210,6 +210,31 @@ Result<Money> UserFunds::promise_missed(const NodeName& node, const JobId& id,
     return refund;
 }
 
+void UserFunds::deadline_missed(Job& job, Nanos now) {
+    begin_day(now);
+    const Promised& p = *job.record.promised;
+    User& user = *job.user;
+    Receipt r;
+    r.kind = Receipt::Kind::broken;
+    r.job = job.id();
+    r.from = r.to = context_.unix(now);
+    r.uid = user.record.uid;
+    r.user = bill::payer_name(job);
+    if (!p.back_from.empty()) {
+        // No owner gives more than is there.
+        const Money there = ledger_.balance(Holder::provider(p.back_from));
+        r.node = p.back_from;
+        r.paid = r.earned = Money{} - std::clamp(there, Money{}, p.back);
+    }
+    r.note = std::string("deadline missed: ") + to_string(p.end);
+    ledger_.post(r);
+    if (user.funds) *user.funds -= r.paid;
+    days_.changed(user.record.uid);
+    job.record.promised.edit().back = Money{} - r.paid;
+    book_.save(job);
+    notes_.of(job);
+}
+
 Result<std::string> UserFunds::set_limits(uint32_t of, const std::string& name,
                                           const UserLimits& limits, uint32_t uid, Nanos now) {
     if (uid != root_uid)

@@ -76,6 +76,9 @@ class UserFunds final : private UserDays::Homes {
                                 bool comes, uint32_t uid, Nanos now);
     bool may_look_at(uint32_t account, uint32_t uid) const;
     Result<Money> move_money(const MoneyOrder& order, uint32_t uid, Nanos now);
+    // The deadline that was promised to the job was missed: a receipt says so, and gives its user
+    // back what is due.
+    void deadline_missed(Job& job, Nanos now);
     Result<Money> promise_missed(const NodeName& node, const JobId& id, const std::string& promise,
                                  Nanos now);
 

@@ -84,10 +84,30 @@ void write_use(JsonWriter& w, const JobReport& r, Nanos ran) {
     w.field("failures", s.failed_tries + (failed ? 1U : 0U));
 }
 
+// What the market has promised of its deadline. Without --promise it does what it can.
+void write_promise(JsonWriter& w, const Job& job) {
+    const JobTerms& terms = job.record.report.terms;
+    const market::Promised& p = *job.record.promised;
+    if (p.deadline.ns == 0) {
+        if (terms.finish.ns > 0)
+            w.field("promise", terms.booking->promise ? "asked" : "best_effort");
+        return;
+    }
+    w.field("promise", to_string(p.end)).field("promise_unix_s", p.deadline.seconds());
+    w.field("promise_price", p.price).field("promise_learned", p.learned);
+    const market::Contract& c = *job.record.contract;
+    if (p.end == market::PromiseEnd::none && c.is_sold() && !c.over) {
+        w.field("promise_start_unix_s", c.start.seconds());
+        if (!c.node.empty()) w.field("promise_node", c.node);
+    }
+    if (is_missed(p.end)) w.field("promise_why", words_of(p.end)).field("promise_back", p.back);
+}
+
 // How it bids, and how far that has come.
 void write_bidding(JsonWriter& w, const Job& job, Nanos now) {
     const JobTerms& terms = job.record.report.terms;
     if (terms.finish.ns > 0) w.field("finish_s", terms.finish.seconds());
+    write_promise(w, job);
     if (!terms.project.empty()) w.field("project", terms.project);
     if (terms.pace) w.field("pace", true);
     if (!terms.strategy.empty()) w.field("strategy", terms.strategy);

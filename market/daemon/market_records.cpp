@@ -48,6 +48,9 @@ Result<MarketRecords::Read> MarketRecords::load() {
     load_lost_accounts();
     TRY(load_all<market::UserRecord>(state_, kind_user, market_));
     TRY(load_all<market::PriceRecord>(state_, kind_price, market_));
+    // The newest finished jobs say how long programs take.
+    TRY_ASSIGN(const auto ended, finished_->before(finished_->newest() + 1, 1'000));
+    for (auto job = ended.rbegin(); job != ended.rend(); ++job) market_.learn(*job);
     usage_.emplace(state_.db(), state_);
     trim_usage();
     return Read{jobs, nodes};

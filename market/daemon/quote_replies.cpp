@@ -75,16 +75,41 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
         } else if (key == "resources") {
             TRY_ASSIGN(const auto resources, parse_resources(value));
             q.terms.resources = resources_text(resources);
+        } else if (key == "promise") {
+            q.terms.booking.edit().promise = value == "yes";
+        } else if (key == "limit_ns") {
+            TRY_ASSIGN(q.terms.limits.edit().run.ns, whole(key, value, 0, span_ns_max));
+        } else if (key == "limit_speed") {
+            TRY_ASSIGN(q.terms.limits.edit().at_speed, whole(key, value, 0, market::speed_max));
+        } else if (key == "command") {
+            q.command = value;
         } else if (key == "compare") {
             q.compare = value == "yes";
         } else {
             return fail("quote: '" + word +
                         "' is none of price, budget, memory, cpus, jobs, finish_ns, runtime_ns, "
-                        "pace, strategy, needs, resources and compare");
+                        "pace, strategy, needs, resources, promise, limit_ns, limit_speed, command "
+                        "and compare");
         }
     }
     if (q.terms.max_price.micro <= 0) return fail("quote: the price is missing");
+    if (q.terms.booking->promise && q.terms.finish.ns <= 0)
+        return fail("quote: a promise needs finish_ns");
     return q;
+}
+
+void write_promise(JsonWriter& w, const Quote::Promise& p) {
+    w.key("promise").begin_object().field("can", p.can);
+    w.field("deadline_unix_s", p.deadline.seconds());
+    if (p.can) {
+        w.field("latest_start_unix_s", p.latest_start.seconds()).field("node", p.node);
+        w.field("price", p.price).field("cost_most", p.cost_most).field("learned", p.learned);
+    } else {
+        w.field("why", p.why).field("code", p.code);
+        if (p.price_for_it) w.field("price_for_it", *p.price_for_it);
+        if (p.earliest) w.field("earliest_unix_s", p.earliest->seconds());
+    }
+    w.end_object();
 }
 
 void write_places(JsonWriter& w, const Quote& q) {
@@ -129,6 +154,7 @@ std::string quote_json(const Quote& q, int32_t jobs, bool by_program) {
         w.end_object();
     }
     if (!q.strategies.empty()) w.end_array();
+    if (q.promise) write_promise(w, *q.promise);
     if (by_program) w.field("decided_by_program", true);
     w.end_object();
     return w.take();

@@ -52,6 +52,7 @@ void write(JsonWriter& w, const Job& job, const Market& market, Nanos now, uint3
     else if (start.ns > 0)
         w.field("end_unix_s", (start + asked.span).seconds());
     w.field("for_s", asked.span.seconds()).field("early", asked.early);
+    if (asked.promise) w.field("promise", true);
     if (c.is_sold() && !c.node.empty()) w.field("node", c.node);
     if (!told) {
         w.end_object();

@@ -70,6 +70,16 @@ Result<Terms> parsed(const souk_terms& t) {
         all.terms.finish = Nanos{static_cast<int64_t>(t.finish_s * 1e9)};
         all.given |= Field::finish;
     }
+    if (!(t.runtime_s >= 0 && t.runtime_s < 1e9)) return fail("runtime_s is 0 or more");
+    if (t.runtime_s > 0) {
+        all.terms.runtime = Nanos{static_cast<int64_t>(t.runtime_s * 1e9)};
+        all.given |= Field::runtime;
+    }
+    if (t.promise) {
+        if (t.finish_s == 0) return fail("promise needs finish_s");
+        all.terms.booking.edit().promise = true;
+        all.given |= Field::booking;
+    }
     return all;
 }
 

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define SOUK_API_MAJOR 0
-#define SOUK_API_MINOR 3
+#define SOUK_API_MINOR 4
 
 typedef struct souk_handle souk_handle; /* the market, as one agentd of it is asked */
 
@@ -32,6 +32,8 @@ typedef struct souk_terms {
     int32_t cpus;
     double finish_s;  /* from its submission on */
     const char* name; /* of a new job, for lists */
+    int promise;      /* finish_s is to be promised; the job waits until it is. Since 0.4 */
+    double runtime_s; /* how long it runs on a standard machine. Since 0.4 */
 } souk_terms;
 
 /* (SOUK_API_MAJOR << 16) + SOUK_API_MINOR of the library that is there. */

@@ -23,7 +23,8 @@ class Error(Exception):
 class _Terms(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("price", ctypes.c_char_p), ("budget", ctypes.c_char_p),
                 ("memory_mb", ctypes.c_int64), ("cpus", ctypes.c_int32),
-                ("finish_s", ctypes.c_double), ("name", ctypes.c_char_p)]
+                ("finish_s", ctypes.c_double), ("name", ctypes.c_char_p),
+                ("promise", ctypes.c_int), ("runtime_s", ctypes.c_double)]
 
 
 def _library():
@@ -55,11 +56,12 @@ def _texts(words):
     return (ctypes.c_char_p * (len(words) + 1))(*words, None)
 
 
-def _terms(price=None, budget=None, memory_mb=0, cpus=0, finish_s=0, name=None):
+def _terms(price=None, budget=None, memory_mb=0, cpus=0, finish_s=0, name=None,
+           promise=False, runtime_s=0):
     def text(value):
         return None if value is None else str(value).encode()
     return ctypes.byref(_Terms(ctypes.sizeof(_Terms), text(price), text(budget), memory_mb, cpus,
-                               finish_s, text(name)))
+                               finish_s, text(name), promise, runtime_s))
 
 
 class Souk:

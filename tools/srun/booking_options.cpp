@@ -34,6 +34,17 @@ std::vector<Option> booking_options(SrunOptions& o) {
              o.terms.booking.edit().early = true;
              return {};
          }},
+        {0, "promise", "[=no]",
+         "have the market promise --finish, at a price that it says before, or submit nothing and "
+         "say what could be promised; needs --time, --runtime or runs of the program before",
+         [&o](const char* t) -> Status {
+             const std::string_view word = t ? t : "yes";
+             if (word != "yes" && word != "no")
+                 return fail("'" + std::string(word) + "' is neither yes nor no");
+             o.given |= Change::booking;
+             o.terms.booking.edit().promise = word == "yes";
+             return {};
+         }},
         {0, "allocate", nullptr,
          "run no program, and hold the place for those that --in ID brings; with --for it ends "
          "then",
@@ -53,9 +64,27 @@ std::vector<Option> booking_options(SrunOptions& o) {
     };
 }
 
+namespace {
+
+std::string wrong_with_promise(const SrunOptions& o, bool changes) {
+    const Booking& b = *o.terms.booking;
+    if (b.start.ns > 0 || b.span.ns > 0 || b.early || b.holds || !b.within.empty())
+        return "--promise books by itself: not with --start, --for, --early, --allocate or --in";
+    if (changes) return {};
+    if (o.terms.finish.ns == 0) return "--promise needs --finish: the deadline";
+    if (o.components > 0) return "--promise is for jobs of one component: not with -N";
+    if (o.jobs > 1) return "--promise is asked for one job at a time: not with --jobs";
+    if (o.begin.ns > 0 || !o.after.empty() || o.singleton)
+        return "--promise is given at once: not with --begin, --after or --singleton";
+    return {};
+}
+
+}  // namespace
+
 std::string wrong_with_booking(SrunOptions& o, bool changes, bool quotes) {
     const Booking& b = *o.terms.booking;
     if (b == Booking{}) return {};
+    if (b.promise) return wrong_with_promise(o, changes);
     if (quotes) return "--start, --for, --early, --allocate and --in are not for --quote";
     if (b.span.ns == 0 && b.start.ns > 0) return "--start needs --for: how long the place is kept";
     if (b.early && b.start.ns == 0) return "--early needs --start: before what it may begin";

@@ -290,6 +290,8 @@ int submit(const SrunOptions& options, const std::string& socket) {
     request.spec.files_snapshot = options.files_snapshot;
     if (options.files_snapshot)
         if (const Status can = can_take_snapshots(); !can) return failed(can.error());
+    if (options.terms.booking->promise)
+        if (const Status can = ask_for_promise(options, socket); !can) return failed(can.error());
     const bool many = !options.array.empty() || options.components > 0;
     const bool leaves = options.detach || options.wait;
     request.attach = !leaves && !many;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <ctime>
 
 #include "tools/common/table.hpp"
@@ -111,7 +112,32 @@ Status compare(const Json& q) {
 
 }  // namespace
 
-Status quote(const SrunOptions& o, const std::string& socket) {
+namespace {
+
+// "2026-11-30 18:00".
+std::string moment(const Json& of, const char* key) {
+    const auto at = static_cast<time_t>(of.value(key, 0.0));
+    std::tm date{};
+    char text[32] = "?";
+    if (::localtime_r(&at, &date)) std::strftime(text, sizeof text, "%F %H:%M:%S", &date);
+    return text;
+}
+
+// What the market says of a promise: one line.
+std::string promise_words(const Json& p) {
+    if (p.value("can", false))
+        return "by " + moment(p, "deadline_unix_s") + ": a place on " + field(p, "node") +
+               " from " + moment(p, "latest_start_unix_s") + " on at the latest, at " +
+               field(p, "price") + " per CPU-hour, at most " + rounded_money(p, "cost_most") +
+               (p.value("learned", false) ? "; how long it runs is learned" : "");
+    std::string text = field(p, "why");
+    if (p.contains("price_for_it")) text += "; it can for a price of " + field(p, "price_for_it");
+    if (p.contains("earliest_unix_s"))
+        text += "; at this price by " + moment(p, "earliest_unix_s") + " at the earliest";
+    return text;
+}
+
+std::vector<std::string> questions(const SrunOptions& o) {
     const JobTerms& t = o.terms;
     std::vector<std::string> args = {
         "price=" + format_money(t.max_price),       "budget=" + format_money(t.budget),
@@ -125,6 +151,31 @@ Status quote(const SrunOptions& o, const std::string& socket) {
     if (!t.needs->empty()) args.push_back("needs=" + *t.needs);
     if (!t.resources.empty()) args.push_back("resources=" + *t.resources);
     if (o.jobs > 1) args.push_back("jobs=" + std::to_string(o.jobs));
+    if (t.booking->promise) {
+        args.emplace_back("promise=yes");
+        args.push_back("limit_ns=" + std::to_string(t.limits->run.ns));
+        args.push_back("limit_speed=" + std::to_string(t.limits->at_speed));
+        args.push_back("command=" + std::string(o.program.empty() ? "" : o.program[0]));
+    }
+    return args;
+}
+
+}  // namespace
+
+Status ask_for_promise(const SrunOptions& o, const std::string& socket) {
+    const auto here = [&] { return Result<std::string>(socket); };
+    TRY_ASSIGN(const Answer answer,
+               ask(here, "quote", questions(o), std::min(o.patience, Nanos::from_s(5))));
+    TRY_ASSIGN(const Json q, parse_object(answer));
+    const Json p = q.value("promise", Json::object());
+    if (p.empty()) return fail("the market is of a version that promises nothing");
+    if (!p.value("can", false)) return fail(promise_words(p));
+    std::fprintf(stderr, "srun: the market can promise it %s\n", promise_words(p).c_str());
+    return {};
+}
+
+Status quote(const SrunOptions& o, const std::string& socket) {
+    const std::vector<std::string> args = questions(o);
     const auto here = [&] { return Result<std::string>(socket); };
     TRY_ASSIGN(const Answer answer,
                ask(here, "quote", args, std::min(o.patience, Nanos::from_s(5))));
@@ -135,6 +186,7 @@ Status quote(const SrunOptions& o, const std::string& socket) {
     Rows rows;
     add_now(q, o, rows);
     add_day(q, o, rows);
+    if (q.contains("promise")) rows.emplace_back("Promise", promise_words(q["promise"]));
     if (q.value("decided_by_program", false))
         rows.emplace_back("Note", "this market's solver is a program, which may decide otherwise");
     TRY(print(lines(rows)));

@@ -10,5 +10,8 @@ namespace souk::tools {
 // Prints the answer on stdout, or its JSON. Errors: no agentd, the market is away, it gives no
 // quote now.
 Status quote(const SrunOptions& options, const std::string& socket);
+// Asks, before a job is submitted, whether its deadline can be promised. Says on stderr for how
+// much. Errors: it cannot, with what could be.
+Status ask_for_promise(const SrunOptions& options, const std::string& socket);
 
 }  // namespace souk::tools

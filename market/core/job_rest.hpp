@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// JobRest: how long a job goes on yet, as far as that is known: by its time limit (srun --time), by
+// the run time that its user stated (--runtime), and where neither is stated by what the same
+// program took before (run_times.hpp). What it has done counts by the speed of its places, as it is
+// measured. Pure.
+#pragma once
+
+#include "market/core/market_state.hpp"
+#include "market/core/run_times.hpp"
+
+namespace souk::market {
+
+// Below 0: that is not known.
+struct JobRest {
+    Nanos clock{-1};  // run time by the clock, at any speed
+    Nanos work{-1};   // run time on a standard machine (speed 100)
+    bool learned = false;
+    bool is_known() const { return clock.ns >= 0 || work.ns >= 0; }
+    // How long it runs yet on a machine of this speed. never(): that is not known.
+    Nanos at(int64_t speed) const;
+    // It has run there for so long.
+    void take(Nanos span, int64_t speed);
+};
+
+// How sure the answer is: usual: what is likely; most: what it is not longer than, as far as is
+// known.
+enum class RestBand : uint8_t { usual, most };
+
+// The work that the job has done by now, also what is not charged yet.
+Nanos work_done(const Job& job, int64_t speed_there, Nanos now);
+// `learned`: null: only what its terms say. `speed_there`: of the node where it runs.
+JobRest rest_of(const Job& job, const RunTimes* learned, RestBand band, int64_t speed_there,
+                Nanos now);
+
+}  // namespace souk::market

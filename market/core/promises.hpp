@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Promises: deadlines that the market promises (srun -f TIME --promise).
+//
+// A promised job has a place that is sold ahead (reservations.hpp): from the latest safe start to
+// its deadline. How long that is goes by what the job needs yet at most (job_rest.hpp: its time
+// limit, its stated run time, or what the program took before, with a band), on the node of that
+// place, with the time to bring it there and a slack. The price is fixed when the place is sold,
+// and is paid only while the job holds the place.
+//
+// Before that the job runs by its bid wherever that has a place. What it does so is measured, and
+// the start of its place moves later; when the job has ended the place is anybody's. When the job
+// needs more than before (it went back to a checkpoint) the start moves earlier where there is
+// room. If the node of the place is gone, another place is found at once, at the same price.
+//
+// Each promise has one end: kept, or missed with its cause, or withdrawn. Of a missed one there is
+// a receipt. If an owner's leaving was the cause, the user gets back what the job has paid him for
+// the place that it held.
+//
+// Pure; part of Reservations, which sells the places.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "market/core/bill.hpp"
+#include "market/core/book.hpp"
+#include "market/core/job_rest.hpp"
+#include "market/core/market_context.hpp"
+
+namespace souk::market {
+
+struct BookedSpan {
+    Nanos start, end;  // Unix time
+};
+
+// What of the sale of places a promise looks at. Its answers are of the moment of a look().
+class PlacesAhead {
+  public:
+    virtual ~PlacesAhead() = default;
+    // The price of a place for this job there, at any bid. nullopt: there is no room for it in all
+    // of that time, or the node is not on the market.
+    virtual std::optional<Money> price_at(const Job& job, const Node& node,
+                                          BookedSpan span) const = 0;
+    // The most that the node's owner asks meanwhile, as far as he has said.
+    virtual Money asked_at(const Node& node, BookedSpan span) const = 0;
+    // When room may come, after `from`, in order.
+    virtual std::vector<Nanos> moments_after(Nanos from) const = 0;
+};
+
+// What a job needs yet at most until its end.
+struct PromiseNeed {
+    JobRest rest;
+    Nanos carry;  // to bring it to its place
+    Nanos on(int64_t speed) const;
+};
+
+// The market's answer to somebody who wants a promise.
+struct PromiseOffer {
+    const Node* node = nullptr;  // of its place; null: it is refused
+    BookedSpan span{};           // from the latest safe start on
+    Money price;                 // per CPU-hour
+    Money cost_most;             // of all of the place
+    bool learned = false;        // how long it takes is learned from runs before
+    // refused: why, and what would be possible: a price for that deadline, a deadline for its price
+    Reason why;
+    std::optional<Money> price_for_it;
+    std::optional<Nanos> earliest;  // Unix time
+};
+
+class Promises {
+  public:
+    Promises(const MarketContext& context, Book& book, const RunTimes& learned,
+             const PlacesAhead& ahead)
+        : context_(context), book_(book), learned_(learned), ahead_(ahead) {}
+
+    // The deadline that its user wants promised, Unix time; 0: none. Components are promised none.
+    static Nanos wanted(const Job& job);
+    // It has a promise that is neither kept nor missed yet.
+    static bool is_open(const Job& job);
+
+    // So long before the start of its place it is looked at again.
+    static Nanos looked_after(Nanos until_start) {
+        return std::clamp(Nanos{until_start.ns / 20}, Nanos::from_s(10), Nanos::from_s(600));
+    }
+
+    // What could be promised now. `link_bytes_per_s`: for the way to its place.
+    PromiseOffer offer(const Job& job, int64_t link_bytes_per_s, Nanos now) const;
+    // Its place was sold by that offer.
+    void sold(Job& job, const PromiseOffer& offer, Nanos now);
+
+    // Sees, before its place begins, what the job has done and where its place is. Returns the node
+    // that its place is on from now on.
+    const Node* follow(Job& job, int64_t link_bytes_per_s, Nanos now);
+    // It is to hold its place now.
+    void holds(Job& job, Nanos now);
+    // The node of its place is gone.
+    void lost(Job& job, Nanos now);
+    // Its deadline has passed, or it has ended, or its user wants no promise any more.
+    void ends(Job& job, Nanos now);
+
+    // The jobs whose promises were missed since this was last asked.
+    std::vector<JobId> take_missed() { return std::exchange(missed_, {}); }
+
+  private:
+    std::optional<PromiseNeed> need_of(const Job& job, int64_t link_bytes_per_s, Nanos now) const;
+    std::optional<Nanos> earliest(const Job& job, const PromiseNeed& need, Nanos unix) const;
+    const Node* other_place(const Job& job, const PromiseNeed& need, Nanos unix) const;
+    PromiseEnd what_keeps(const Job& job) const;
+
+    const MarketContext& context_;
+    Book& book_;
+    const RunTimes& learned_;
+    const PlacesAhead& ahead_;
+    std::vector<JobId> missed_;
+};
+
+}  // namespace souk::market

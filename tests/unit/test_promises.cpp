@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market: deadlines that are promised (srun -f --promise), and run times that are learned.
+#include <random>
+
+#include "tests/unit/market_world.hpp"
+#include "tests/unit/seeds.hpp"
+
+using namespace souk;
+using namespace souk::market;
+
+namespace {
+
+Nanos s(int64_t n) { return Nanos::from_s(n); }
+
+// A Monday at 0:00 UTC is at `now` = 0.
+constexpr Nanos monday = Nanos::from_s(1'700'438'400);
+
+// A World whose jobs end when their work is done, by the speed of the nodes where they run.
+struct Promising {
+    struct Work {
+        Nanos needs;  // truly, on a standard machine
+        Nanos done{};
+        Nanos deadline;             // as promised by the user's own word; Unix time
+        Nanos ended{INT64_MAX};     // Unix time
+        Nanos promised{INT64_MAX};  // when it was, Unix time
+        bool longer = false;        // than was stated
+    };
+    World w;
+    std::map<JobId, Work> works;
+
+    Promising() {
+        w.calendar = monday;
+        w.market->set_calendar(monday);
+    }
+    Nanos unix() const { return w.now + monday; }
+    JobId submit(const NodeName& home, int64_t price, Nanos within, Nanos stated, Nanos needs,
+                 int32_t cpus = 1, Money budget = {}) {
+        const JobId id = w.submit(home, price, Nanos::never(), cpus, 10, budget);
+        JobReport& r = w.jobs[id].report;
+        r.terms.finish = within;
+        r.terms.runtime = stated;
+        r.command = "solve " + id.text();
+        Booking b;
+        b.promise = true;
+        r.terms.booking = b;
+        // The home says Unix time.
+        r.submitted = r.submitted + monday;
+        works[id] = {needs,         {}, r.submitted + within, Nanos{INT64_MAX}, Nanos{INT64_MAX},
+                     needs > stated};
+        w.tell(w.jobs[id]);
+        return id;
+    }
+    void run_for(Nanos span) {
+        constexpr Nanos step = Nanos::from_ms(100);
+        for (const Nanos until = w.now + span; w.now < until;) {
+            w.run_for(step);
+            for (auto& [id, work] : works) {
+                World::HomeJob& job = w.jobs[id];
+                if (job.report.phase == JobPhase::finished) continue;
+                const Job* const known = w.market->find(id);
+                if (known && known->record.promised->deadline.ns > 0 &&
+                    work.promised.ns == INT64_MAX)
+                    work.promised = unix();
+                if (job.report.phase != JobPhase::running || job.doing) continue;
+                work.done += Nanos{step.ns / 100 * w.providers.at(job.report.where).speed};
+                if (work.done < work.needs) continue;
+                work.ended = unix();
+                w.end(job);
+            }
+        }
+    }
+    const Promised& promised(const JobId& id) const {
+        const auto stored = w.stored_jobs.find(id);
+        static const Promised none{};
+        return stored == w.stored_jobs.end() ? none : *stored->second.promised;
+    }
+    const Contract& contract(const JobId& id) const { return *w.market->find(id)->record.contract; }
+    ReasonCode code(const JobId& id) const { return w.market->reason(*w.market->find(id)).code; }
+    NodeName where(const JobId& id) {
+        return w.phase(id) == JobPhase::running ? w.market->find(id)->record.report.where : "";
+    }
+    std::vector<Receipt> broken(const JobId& id) const {
+        std::vector<Receipt> all;
+        for (const Receipt& r : w.receipts)
+            if (r.kind == Receipt::Kind::broken && r.job == id) all.push_back(r);
+        return all;
+    }
+    void owner(const NodeName& node, bool lends) {
+        ProviderReport p = w.providers[node];
+        p.on_market = lends;
+        w.set_provider(p);
+    }
+};
+
+}  // namespace
+
+START_TEST(a_promised_job_has_its_place_from_the_latest_safe_start_whatever_others_bid) {
+    Promising p;
+    p.w.add_node("n1", 100, 1);
+    p.w.run_for(s(2));
+    const JobId other = p.w.submit("n1", 50);
+    p.w.run_for(s(5));
+    const JobId id = p.submit("n1", 60, s(300), s(100), s(95));
+    p.run_for(s(2));
+    ck_assert_uint_eq(p.promised(id).deadline.ns, p.works[id].deadline.ns);
+    // From now on it bids too little to run before.
+    p.w.jobs[id].report.terms.max_price = Money::units(2);
+    p.w.tell(p.w.jobs[id]);
+    p.run_for(s(20));
+    ck_assert(p.code(id) == ReasonCode::promised);
+    ck_assert(p.w.phase(other) == JobPhase::running);
+    const Nanos start = p.contract(id).start;
+    ck_assert(start <= p.works[id].deadline - s(100) && start >= p.works[id].deadline - s(115));
+    p.run_for(start - p.unix() + s(1));
+    ck_assert_text(p.where(id), "n1");
+    ck_assert(p.w.phase(other) == JobPhase::frozen);
+    p.run_for(s(120));
+    ck_assert(p.works[id].ended <= p.works[id].deadline);
+    ck_assert(p.promised(id).end == PromiseEnd::kept);
+    ck_assert(p.broken(id).empty() && p.w.phase(other) == JobPhase::running);
+}
+END_TEST
+
+START_TEST(what_runs_before_by_its_bid_shrinks_its_place) {
+    Promising p;
+    p.w.add_node("n1", 100, 1, 2);
+    p.w.run_for(s(2));
+    const JobId id = p.submit("n1", 20, s(2'000), s(1'000), s(1'000));
+    p.run_for(s(1));
+    const Nanos start = p.contract(id).start;
+    p.run_for(s(500));
+    ck_assert_text(p.where(id), "n1");
+    // Half of it is done.
+    ck_assert_msg(p.contract(id).start >= start + s(440) && p.contract(id).start <= start + s(520),
+                  "it begins %.0f s later", (p.contract(id).start - start).seconds());
+    // What is free again can be promised to somebody else.
+    const JobId next = p.submit("n1", 20, s(970), s(400), s(400), 2);
+    p.run_for(s(2));
+    ck_assert(p.promised(next).deadline.ns > 0);
+    p.run_for(s(600));
+    ck_assert(p.promised(id).end == PromiseEnd::kept);
+    p.run_for(s(900));
+    ck_assert(p.promised(next).end == PromiseEnd::kept);
+    ck_assert(p.broken(id).empty() && p.broken(next).empty());
+}
+END_TEST
+
+START_TEST(what_cannot_be_promised_says_what_could_be) {
+    Promising p;
+    p.w.add_node("n1", 100, 10, 2);
+    p.w.run_for(s(2));
+    const JobId late = p.submit("n1", 20, s(60), s(100), s(100)),
+                dear = p.submit("n1", 5, s(1'000), s(100), s(100)),
+                unknown = p.submit("n1", 20, s(1'000), {}, s(100)),
+                poor = p.submit("n1", 20, s(1'000), s(100), s(100), 1, Money{100'000});
+    p.run_for(s(2));
+    ck_assert(p.code(late) == ReasonCode::promise_late);
+    ck_assert_msg(p.w.comment(late).find("the earliest that can: ") != std::string::npos, "%s",
+                  p.w.comment(late).c_str());
+    ck_assert(p.code(dear) == ReasonCode::place_dear);
+    ck_assert(p.code(unknown) == ReasonCode::promise_unknown);
+    ck_assert(p.code(poor) == ReasonCode::promise_budget);
+    for (const JobId& id : {late, dear, unknown, poor}) {
+        ck_assert(p.w.phase(id) == JobPhase::waiting);
+        ck_assert(!p.contract(id).is_sold());
+    }
+    // The earliest deadline that it says can be had, and one before that cannot.
+    Job asks = *p.w.market->find(late);
+    const auto offer = p.w.market->promise_offer(asks, p.w.now);
+    ck_assert(!offer.node && offer.earliest);
+    const Nanos since = *offer.earliest - asks.record.report.submitted;
+    asks.record.report.terms.finish = since;
+    ck_assert(p.w.market->promise_offer(asks, p.w.now).node);
+    asks.record.report.terms.finish = since - s(3);
+    ck_assert(!p.w.market->promise_offer(asks, p.w.now).node);
+    // Another deadline, another price and a run time are promised.
+    p.w.jobs[late].report.terms.finish = s(3'000);
+    p.w.tell(p.w.jobs[late]);
+    p.w.jobs[dear].report.terms.max_price = Money::units(30);
+    p.w.tell(p.w.jobs[dear]);
+    p.w.jobs[unknown].report.terms.limits = RunLimits{s(200)};
+    p.w.tell(p.w.jobs[unknown]);
+    p.run_for(s(2));
+    for (const JobId& id : {late, dear, unknown}) ck_assert(p.promised(id).deadline.ns > 0);
+}
+END_TEST
+
+START_TEST(an_owner_who_leaves_breaks_a_promise_only_if_no_other_has_room_and_gives_back) {
+    Promising p;
+    p.w.add_node("n1", 100, 1);
+    p.w.add_node("n2", 80, 1);
+    p.w.run_for(s(2));
+    const JobId kept = p.submit("n2", 20, s(400), s(100), s(100));
+    p.run_for(s(5));
+    ck_assert_text(p.contract(kept).node, "n1");
+    p.owner("n1", false);
+    p.run_for(s(2));
+    ck_assert_text(p.contract(kept).node, "n2");
+    p.owner("n1", true);
+    p.run_for(s(400));
+    ck_assert(p.promised(kept).end == PromiseEnd::kept);
+    p.owner("n2", false);
+    const JobId id = p.submit("n2", 20, s(120), s(100), s(100));
+    p.run_for(s(1));
+    // Others bid more, so that it has to hold its place.
+    p.w.jobs[id].report.terms.max_price = Money::units(1);
+    p.w.tell(p.w.jobs[id]);
+    for (int i = 0; i < 2; ++i) (void)p.w.submit("n2", 50);
+    p.run_for(s(30));
+    ck_assert_text(p.where(id), "n1");
+    ck_assert(p.w.market->find(id)->booked == Booked::holds);
+    p.owner("n1", false);
+    p.run_for(s(60));
+    ck_assert(p.code(id) == ReasonCode::place_lost);
+    p.run_for(s(60));
+    ck_assert(p.promised(id).end == PromiseEnd::owner_left);
+    ck_assert(p.code(id) == ReasonCode::promise_broken);
+    const auto receipts = p.broken(id);
+    ck_assert_uint_eq(receipts.size(), 1);
+    ck_assert_text(receipts[0].note, "deadline missed: owner_left");
+    ck_assert_text(receipts[0].node, "n1");
+    Money at_n1;
+    for (const Receipt& r : p.w.receipts)
+        if (r.job == id && r.node == "n1" && r.kind == Receipt::Kind::use) at_n1 += r.paid;
+    // All but what it had paid before it held its place.
+    const Money back = Money{} - receipts[0].paid;
+    ck_assert_msg(back <= at_n1 && back.micro > at_n1.micro * 8 / 10, "%s of %s",
+                  format_money(back).c_str(), format_money(at_n1).c_str());
+    ck_assert(receipts[0].paid == receipts[0].earned);
+}
+END_TEST
+
+START_TEST(who_needs_longer_than_he_said_has_missed_it_himself) {
+    Promising p;
+    p.w.add_node("n1", 100, 1);
+    p.w.run_for(s(2));
+    const JobId id = p.submit("n1", 20, s(150), s(50), s(400));
+    p.run_for(s(160));
+    ck_assert(p.promised(id).end == PromiseEnd::took_longer);
+    ck_assert_uint_eq(p.broken(id).size(), 1);
+    ck_assert(p.broken(id)[0].paid == Money{});
+    ck_assert_text(p.where(id), "n1");
+}
+END_TEST
+
+START_TEST(a_promise_outlives_the_market_and_one_that_is_cancelled_is_none) {
+    Promising p;
+    p.w.add_node("n1", 100, 1);
+    p.w.run_for(s(2));
+    const JobId id = p.submit("n1", 20, s(400), s(100), s(100)),
+                gone = p.submit("n1", 20, s(3'000), s(100), s(100));
+    p.run_for(s(20));
+    p.w.restart();
+    p.w.connect("n1");
+    p.run_for(s(20));
+    ck_assert(p.promised(id).end == PromiseEnd::none && p.promised(id).deadline.ns > 0);
+    ck_assert(p.w.market->cancel(gone, 1000).has_value());
+    p.run_for(s(400));
+    ck_assert(p.promised(id).end == PromiseEnd::kept);
+    ck_assert(p.promised(gone).end == PromiseEnd::withdrawn);
+    ck_assert(p.broken(id).empty() && p.broken(gone).empty());
+    // Who gives a promise up has no place any more.
+    const JobId free = p.submit("n1", 20, s(3'000), s(100), s(5'000));
+    p.run_for(s(2));
+    ck_assert(p.contract(free).is_sold());
+    p.w.jobs[free].report.terms.booking = Booking{};
+    p.w.tell(p.w.jobs[free]);
+    p.run_for(s(2));
+    ck_assert(p.promised(free).end == PromiseEnd::withdrawn && !p.contract(free).is_sold());
+    ck_assert_text(p.where(free), "n1");
+}
+END_TEST
+
+START_TEST(what_a_program_took_is_learned_with_a_band) {
+    RunTimes learned;
+    JobRecord r;
+    r.report.phase = JobPhase::finished;
+    r.report.uid = 7;
+    const auto ran = [&](const char* command, int64_t work_s, int32_t status = 0) {
+        r.report.command = command;
+        r.report.wait_status = status;
+        r.done = s(work_s);
+        learned.ended(r);
+    };
+    ran("fit a", 100);
+    ran("fit b", 300);
+    ran("fit c", 5'000, 256);
+    ck_assert(!learned.of(7, "fit"));
+    ran("fit", 200);
+    const auto known = learned.of(7, "fit d");
+    ck_assert(known && known->runs == 3 && known->usual == s(200) && known->most == s(330));
+    ck_assert(!learned.of(8, "fit d") && !learned.of(7, "fitness"));
+    // The newest 16 count.
+    for (int i = 0; i < 16; ++i) ran("fit", 10 + i);
+    ck_assert(learned.of(7, "fit")->most == Nanos::from_ms(27'500));
+    // Who is not seen for long is forgotten first.
+    for (size_t i = 0; i < RunTimes::programs_most; ++i)
+        for (int n = 0; n < 3; ++n) ran(("p" + std::to_string(i)).c_str(), 5);
+    ck_assert(!learned.of(7, "fit") && learned.of(7, "p0"));
+}
+END_TEST
+
+// Random promised jobs, some of which need longer than was stated, among others that bid more;
+// owners who come, go, lend less and raise prices, links that break, and restarts. The judge knows
+// what each job truly needs, when it ended and which owner did what, and nothing of how the market
+// comes to its word.
+// Long: one story.
+START_TEST(random_promises_are_kept_or_their_break_is_in_the_ledger_with_its_cause) {
+    uint64_t kept = 0, missed = 0, refused = 0;
+    const uint64_t from = seeds_wanted("SOUK_PROMISES_FROM", 1);
+    const uint64_t seeds = seeds_wanted("SOUK_PROMISES", 60);
+    for (uint64_t seed = from; seed < from + seeds; ++seed) {
+        std::mt19937_64 random(seed);
+        const auto upto = [&](int64_t n) {
+            return static_cast<int64_t>(random() % static_cast<uint64_t>(n));
+        };
+        Promising p;
+        std::vector<NodeName> nodes;
+        std::map<NodeName, std::vector<Nanos>> trouble;  // Unix times of what owners and links did
+        for (int64_t i = 2 + upto(3); i > 0; --i) {
+            nodes.push_back("n" + std::to_string(i));
+            p.w.add_node(nodes.back(), 50 + 10 * upto(16), 1 + upto(4),
+                         static_cast<int32_t>(1 + upto(4)), 100'000);
+        }
+        // Homes are nodes of their own that lend nothing.
+        p.w.add_node("h1", 100, 1, 1);
+        p.owner("h1", false);
+        const bool calm = upto(3) == 0;
+        p.run_for(s(3));
+        for (int step = 0; step < 60; ++step) {
+            const NodeName& node = nodes[static_cast<size_t>(upto(std::ssize(nodes)))];
+            switch (upto(calm ? 4 : 8)) {
+                case 0:
+                case 1: {
+                    const Nanos stated = s(5 + upto(60));
+                    const Nanos needs = upto(6) == 0 ? stated + s(40 + upto(60))
+                                                     : Nanos{stated.ns / 100 * (50 + upto(51))};
+                    p.submit("h1", 1 + upto(40), s(10 + upto(200)), stated, needs,
+                             static_cast<int32_t>(1 + upto(3)));
+                    break;
+                }
+                case 2: (void)p.w.submit("h1", 1 + upto(60), s(1 + upto(60))); break;
+                case 3: break;
+                case 4:
+                    trouble[node].push_back(p.unix());
+                    p.owner(node, upto(2) == 0);
+                    break;
+                case 5: {
+                    trouble[node].push_back(p.unix());
+                    ProviderReport r = p.w.providers[node];
+                    r.reserve = Money::units(1 + upto(6));
+                    p.w.set_provider(r);
+                    break;
+                }
+                case 6:
+                    trouble[node].push_back(p.unix());
+                    if (p.w.connected.contains(node))
+                        p.w.disconnect(node);
+                    else
+                        p.w.connect(node);
+                    break;
+                default:
+                    if (upto(4) != 0) break;
+                    p.w.restart();
+                    for (const NodeName& n : nodes) p.w.connect(n);
+                    p.w.connect("h1");
+                    for (const NodeName& n : nodes) trouble[n].push_back(p.unix());
+            }
+            p.run_for(Nanos::from_ms(200 + upto(6'000)));
+            // Never more is sold than a node has, unless its owner lends less since.
+            std::map<NodeName, std::vector<Contract>> sold;
+            for (const auto& [id, work] : p.works)
+                if (const Job* const job = p.w.market->find(id);
+                    job && job->phase() != JobPhase::finished && p.contract(id).is_sold() &&
+                    !p.contract(id).over && p.contract(id).end > p.unix())
+                    sold[p.contract(id).node].push_back(p.contract(id));
+            for (const auto& [name, all] : sold)
+                for (const Contract& at : all) {
+                    if (name.empty() || trouble.contains(name)) continue;
+                    int32_t sum = 0;
+                    for (const Contract& c : all)
+                        if (c.start <= at.start && at.start < c.end) sum += c.cpus;
+                    ck_assert_msg(sum <= p.w.providers[name].cpus, "seed %lu: %d CPUs of %s", seed,
+                                  sum, name.c_str());
+                }
+        }
+        p.run_for(s(300));
+        for (const auto& [id, work] : p.works) {
+            const Promised& said = p.promised(id);
+            const auto receipts = p.broken(id);
+            if (said.deadline.ns == 0) {
+                ck_assert(receipts.empty());
+                ++refused;
+                continue;
+            }
+            // Around the deadline both are right.
+            const Nanos late = work.ended - work.deadline;
+            if (late > s(0) - Nanos::from_ms(250) && late <= s(2)) continue;
+            if (late <= Nanos{}) {
+                ck_assert_msg(said.end == PromiseEnd::kept && receipts.empty(),
+                              "seed %lu: %s was in time: %s", seed, id.text().c_str(),
+                              to_string(said.end));
+                ++kept;
+                continue;
+            }
+            ck_assert_msg(receipts.size() == 1 && is_missed(said.end),
+                          "seed %lu: %s ended %.1f s late: %s, %zu receipts", seed,
+                          id.text().c_str(), late.seconds(), to_string(said.end), receipts.size());
+            ck_assert(receipts[0].note == std::string("deadline missed: ") + to_string(said.end));
+            bool owners = false;
+            for (const auto& [node, times] : trouble)
+                for (const Nanos at : times) owners |= at <= work.deadline + s(1);
+            ck_assert_msg(work.longer || owners, "seed %lu: nobody kept %s from it: %s", seed,
+                          id.text().c_str(), to_string(said.end));
+            if (said.end == PromiseEnd::took_longer)
+                ck_assert_msg(work.longer, "seed %lu: %s did not need longer", seed,
+                              id.text().c_str());
+            if (said.end == PromiseEnd::owner_left) ck_assert(owners);
+            ck_assert(said.end != PromiseEnd::held_back);
+            Money at_node;
+            for (const Receipt& r : p.w.receipts)
+                if (r.job == id && r.node == receipts[0].node && !r.moves()) at_node += r.paid;
+            ck_assert(receipts[0].paid <= Money{} && Money{} - receipts[0].paid <= at_node);
+            ++missed;
+        }
+    }
+    if (seeds >= 20) ck_assert(kept > seeds && missed > 0 && refused > 0);
+    if (seeds > 60) printf("promises: %lu kept, %lu missed, %lu refused\n", kept, missed, refused);
+}
+END_TEST
+
+UNIT_SUITE(promises, a_promised_job_has_its_place_from_the_latest_safe_start_whatever_others_bid,
+           what_runs_before_by_its_bid_shrinks_its_place,
+           what_cannot_be_promised_says_what_could_be,
+           an_owner_who_leaves_breaks_a_promise_only_if_no_other_has_room_and_gives_back,
+           who_needs_longer_than_he_said_has_missed_it_himself,
+           a_promise_outlives_the_market_and_one_that_is_cancelled_is_none,
+           what_a_program_took_is_learned_with_a_band,
+           random_promises_are_kept_or_their_break_is_in_the_ledger_with_its_cause);
