@@ -49,7 +49,10 @@ std::unique_ptr<Algorithm> make_greedy() { return std::make_unique<Greedy>(); }
     X("greedy_migration", "mig", SOUK_MOVE_OPTIONS ", ageing", make_greedy, true, true) \
     X("proportional_share", "", "quantum", make_share, false, false)                    \
     X("welfare", "", SOUK_MOVE_OPTIONS, make_welfare, false, false)                     \
-    X("balance", "", "min_stay", make_balance, false, false)
+    X("balance", "", "min_stay", make_balance, false, false)                            \
+    X("fcfs", "", "", make_fcfs, false, false)                                          \
+    X("fpfs", "", "", make_fpfs, false, false)                                          \
+    X("bounded_overtaking", "", "", make_bounded_overtaking, false, false)
 #define SOUK_MOVE_OPTIONS "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max"
 
 #define SOUK_MAKER(name, alias, options, make, gangs, ages) std::unique_ptr<Algorithm> make();

@@ -5,49 +5,35 @@
 #include <map>
 
 #include "kernel/base/check.hpp"
+#include "market/core/overtaking.hpp"
 #include "market/sim/coallocation_profile.hpp"
 
 namespace souk::sim::coallocation {
 namespace {
 
-// FCFS, FPFS and what lies between: a job may pass those before it that do not fit, each of them at
-// most `passes_max` times.
-class Overtaking : public Policy {
+// FCFS, FPFS and what lies between (market/core/overtaking.hpp). After each start the queue is
+// tried from its head again, as the reference does it.
+class Passing : public Policy {
   public:
-    Overtaking(const Placement& placement, uint32_t passes_max)
-        : placement_(placement), passes_max_(passes_max) {}
+    Passing(const Placement& placement, uint32_t passes_max)
+        : placement_(placement), queue_(passes_max) {}
 
     std::vector<Order> act(const View& view) override {
         std::vector<Order> out;
-        std::vector<uint32_t> queue(view.queue.begin(), view.queue.end());
         Idle idle(view.idle.begin(), view.idle.end());
-        // After each start the queue is tried from its head again, as the reference does it.
-        for (size_t i = 0; i < queue.size();) {
-            const uint32_t job = queue[i];
-            if (auto where = placement_.place(view.jobs[job], idle)) {
-                take(idle, *where);
-                out.push_back({job, std::move(*where)});
-                for (size_t before = 0; before < i; ++before) ++passed_[queue[before]];
-                passed_.erase(job);
-                queue.erase(queue.begin() + static_cast<ptrdiff_t>(i));
-                i = 0;
-            } else if (passes(job) >= passes_max_) {
-                break;
-            } else {
-                ++i;
-            }
-        }
+        queue_.pass({view.queue.begin(), view.queue.end()}, true, [&](uint32_t job) {
+            auto where = placement_.place(view.jobs[job], idle);
+            if (!where) return false;
+            take(idle, *where);
+            out.push_back({job, std::move(*where)});
+            return true;
+        });
         return out;
     }
 
   private:
-    uint32_t passes(uint32_t job) const {
-        const auto at = passed_.find(job);
-        return at == passed_.end() ? 0 : at->second;
-    }
     const Placement& placement_;
-    const uint32_t passes_max_;
-    std::map<uint32_t, uint32_t> passed_;  // how often, of those that wait
+    market::Overtaking<uint32_t> queue_;
 };
 
 class Easy : public Policy {
@@ -208,11 +194,11 @@ class Conservative : public Policy {
     std::map<uint32_t, Promised> promises_;  // of those that wait
 };
 
-#define SOUK_POLICIES(X)                                                                    \
-    X("fcfs", std::make_unique<Overtaking>(placement, 0))                                   \
-    X("fpfs", std::make_unique<Overtaking>(placement, UINT32_MAX))                          \
-    X("bounded_overtaking", std::make_unique<Overtaking>(placement, options.overtakes_max)) \
-    X("easy", std::make_unique<Easy>(placement))                                            \
+#define SOUK_POLICIES(X)                                                                 \
+    X("fcfs", std::make_unique<Passing>(placement, 0))                                   \
+    X("fpfs", std::make_unique<Passing>(placement, UINT32_MAX))                          \
+    X("bounded_overtaking", std::make_unique<Passing>(placement, options.overtakes_max)) \
+    X("easy", std::make_unique<Easy>(placement))                                         \
     X("conservative", std::make_unique<Conservative>(placement, options.depth))
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace souk::sim {
 namespace {
 
 enum class QueueOrder : uint8_t { arrival, shortest, wfp };
-enum class Backfill : uint8_t { none, easy, conservative };
+enum class Backfill : uint8_t { easy, conservative };
 struct QueueRule {
     QueueOrder order;
     Backfill backfill;
@@ -32,7 +32,6 @@ class QueuePolicy : public Decider {
                     start(v, p);
                     continue;
                 }
-                if (rule_.backfill == Backfill::none) break;
                 reserve(v.job);
                 blocked = true;
             } else if (const size_t p = first_beside(v); p < machines_.size()) {
@@ -231,8 +230,7 @@ class QueuePolicy : public Decider {
 }  // namespace
 
 MakeDecider queue_policy(std::string_view name) {
-    constexpr QueueRule rules[] = {{QueueOrder::arrival, Backfill::none},
-                                   {QueueOrder::arrival, Backfill::easy},
+    constexpr QueueRule rules[] = {{QueueOrder::arrival, Backfill::easy},
                                    {QueueOrder::shortest, Backfill::easy},
                                    {QueueOrder::wfp, Backfill::easy},
                                    {QueueOrder::arrival, Backfill::conservative}};
@@ -247,7 +245,7 @@ MakeDecider queue_policy(std::string_view name) {
 }
 
 bool knows_run_times(std::string_view name) {
-    return name != "fcfs" && std::ranges::find(queue_policies, name) != std::end(queue_policies);
+    return std::ranges::find(queue_policies, name) != std::end(queue_policies);
 }
 
 }  // namespace souk::sim

@@ -49,6 +49,29 @@ def test_another_algorithm_takes_the_running_market_over_and_back(market):
     assert status(market)["set"] == []
 
 
+def test_a_queue_takes_the_running_market_over_and_serves_who_came_first(market):
+    runs = [market.srun("-p", 5, *SLEEP) for _ in range(3)]
+    for job in runs:
+        market.until_runs(job.id)
+    market.tool("marketctl", "set", "solver", "fcfs")
+    first = market.srun("-p", 2, *SLEEP)
+    market.until_job(first.id, "waits", lambda j: j["status"] == "wait")
+    rich = market.srun("-p", 50, *SLEEP)
+    market.until_job(rich.id, "waits", lambda j: j["status"] == "wait")
+    market.until_reason(rich.id, "no_room")
+    for job in runs:
+        told = market.job(job.id)
+        assert (told["status"], told["migrations"], told["freezes"]) == ("run", 0, 0)
+    market.tool("marketctl", "cancel", runs[0].id)
+    assert market.until_runs(first.id)["price"] == 1
+    assert market.job(rich.id)["status"] == "wait"
+    market.tool("marketctl", "cancel", runs[1].id)
+    market.until_runs(rich.id)
+    # With prices again the best bids have the best machines.
+    market.tool("marketctl", "set", "solver", "default")
+    market.until_runs(rich.id, "n1")
+
+
 def test_what_was_set_outlives_the_market_and_a_new_value_replaces_the_old(market):
     market.tool("marketctl", "set", "min-stay", "2m")
     market.tool("marketctl", "set", "pricing", "first")

@@ -27,7 +27,7 @@ Kind<std::string> decider() {
 
 std::string solvers_help() {
     return market::Solver::algorithms_help() +
-           ", fcfs, easy, sjf, wfp, conservative (all but fcfs know the true run times, as no "
+           ", easy, sjf, wfp, conservative (these know the true run times, as no "
            "scheduler does), or a program that speaks the solver's protocol (./mine)";
 }
 

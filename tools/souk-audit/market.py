@@ -2,7 +2,7 @@
 """The market as one decision left it: what prices are, by the definitions of docs/market.md."""
 from assignment import assign
 from places import Places
-from values import ceil_div
+from values import AT_RESERVE, ceil_div
 
 
 class Market(Places):
@@ -158,7 +158,7 @@ class Market(Places):
             part = abs(low - high) * self.number("k") // 1000
             one = high + (part if low >= high else -part)
             return min(max(one, at.r), job.v)
-        if solver == "balance":
+        if solver in AT_RESERVE:
             return min(job.v, at.r)
         if solver == "welfare" and self.exact:
             return self.share_of_class(job, at)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Which places of a decision are wrong, by the rules of docs/market.md."""
-from values import ceil_div, money
+from values import QUEUES, ceil_div, money
 
 
 class Places:
@@ -27,6 +27,8 @@ class Places:
             return
         if solver == "balance":
             yield from self.unbalanced()
+        elif solver in QUEUES:
+            yield from self.out_of_turn(solver == "fpfs")
         elif solver == "welfare" and self.exact:
             if self.number("horizon") or self.moves_are_spent():
                 yield from self.off_the_limits()
@@ -169,6 +171,21 @@ class Places:
         pause = min(ceil_div(paused * 1_000_000_000 // link, 1_000_000), 1 << 36)
         cost = ceil_div(carried * self.number("byte-cost"), 1_000_000_000)
         return j.v * j.c * here.s * pause + cost * self.top * 3_600_000
+
+    def out_of_turn(self, any_may_pass):
+        """Whose turn it is fits nowhere: of those that some machine could hold the one that came
+        first, or everybody if any may pass."""
+        used = {n.index: sum(j.c for j in self.guests[n.index]) for n in self.accepting}
+        held = {n.index: sum(j.m for j in self.guests[n.index]) for n in self.accepting}
+        waiting = sorted((j for j in self.competing if j.slot is None), key=lambda j: (j.t, j.k))
+        could = [j for j in waiting if any(
+            self.admits(n, j, j.v) and n.c >= j.c and n.m >= j.m for n in self.accepting)]
+        for j in could if any_may_pass else could[:1]:
+            for n in self.accepting:
+                if (self.admits(n, j, j.v) and used[n.index] + j.c <= n.c and
+                        held[n.index] + j.m <= n.m):
+                    yield j, f"it waits, and {n.id} has room"
+                    break
 
     def unbalanced(self):
         """Nobody who waits fits anywhere; nobody finds a lower load elsewhere."""

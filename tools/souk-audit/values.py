@@ -2,6 +2,10 @@
 """A market consists of these: nodes, jobs, money. All amounts are whole micro-units."""
 from decimal import Decimal
 
+# These algorithms ask the reserve of a place alone; these of them are queues.
+QUEUES = ("fcfs", "fpfs", "bounded_overtaking")
+AT_RESERVE = ("balance", *QUEUES)
+
 
 WEIGHT_PLAIN = 1024  # of a job that has not waited
 

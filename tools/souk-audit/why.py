@@ -5,7 +5,7 @@ import sys
 
 from assignment import assign
 from replay import Replay
-from values import UNREADABLE, money, plain
+from values import AT_RESERVE, UNREADABLE, money, plain
 
 
 class Enough(Exception):
@@ -73,7 +73,7 @@ class Why(Replay):
                         f"the fastest {market.top}, and at least the reserve {money(node.r)}")
         if pricing == "uniform":
             return [], "one price for all, between the highest reserve in use and the lowest bid"
-        if solver == "balance":
+        if solver in AT_RESERVE:
             return [], f"the reserve of {node.id}"
         if solver == "proportional_share":
             return [], "what the bids after its turn, and reserves, would take its place at"

@@ -35,8 +35,9 @@ std::vector<Option> booking_options(SrunOptions& o) {
              return {};
          }},
         {0, "promise", "[=no]",
-         "have the market promise --finish, at a price that it says before, or submit nothing and "
-         "say what could be promised; needs --time, --runtime or runs of the program before",
+         "have the market promise --finish, at a price that it says before; if it cannot, submit\n"
+         "                              nothing and say what it could. Needs --time, --runtime or "
+         "earlier runs of the program",
          [&o](const char* t) -> Status {
              const std::string_view word = t ? t : "yes";
              if (word != "yes" && word != "no")

@@ -84,9 +84,8 @@ std::vector<Option> term_options(SrunOptions& o) {
         {'b', "budget", "AMOUNT", "the most that the job may cost in all",
          term(o, Change::budget, positive(o.terms.budget))},
         {'f', "finish", "TIME",
-         "the time by which it should be done, from now (a number alone: hours); best effort "
-         "without "
-         "--promise",
+         "the time by which it should be done, from now (a number alone: hours): best effort,\n"
+         "                              or with --promise promised",
          term(o, Change::finish, set_span(o.terms.finish, hour, span_max))},
         {0, "pace", "[=no]",
          "bid so that the budget lasts until the finish: needs --budget and --finish",
