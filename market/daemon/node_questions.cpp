@@ -3,23 +3,10 @@
 
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "market/wire/codec.hpp"
 
 namespace souk {
-
-namespace {
-
-constexpr size_t questions_max = 1'024;
-
-wire::CtlReply no_answer(Cause why) {
-    wire::CtlReply reply;
-    reply.error = std::move(why);
-    return reply;
-}
-
-}  // namespace
 
 // A job that has ended uses nothing any more.
 Result<NodeName> NodeQuestions::node_to_ask(const wire::CtlRequest& request,
@@ -67,44 +54,13 @@ Status NodeQuestions::ask(uint64_t connection, const wire::CtlRequest& request) 
     if (!agent->answers)
         return fail(CauseCode::not_possible,
                     "the agentd of node " + node + " is of a version that cannot be asked");
-    if (open_.size() >= questions_max)
-        return fail(CauseCode::too_many, "too many questions to nodes are under way");
-    const uint64_t number = next_++;
-    wire::CtlRequest question = request;
-    question.request = number;
-    Question& asked = open_[number];
-    asked = {connection, request.request, node, {}};
-    asked.limit = loop_.after(answer_within, [this, number, node] {
-        end(number, no_answer({CauseCode::away, "node " + node + " did not answer within 5 s"}));
-    });
-    Status sent = agent->channel->send(wire::frame::ctl_request, wire::pack(question));
-    if (!sent) open_.erase(number);
-    return sent;
+    return relayed_.pass(connection, request, said_of(node), *agent->channel);
 }
 
 Status NodeQuestions::answered(const NodeName& node, const wire::Frame& f) {
     TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
-    const uint64_t number = reply.request;
-    const auto it = open_.find(number);
-    if (it != open_.end() && it->second.node == node) end(number, std::move(reply));
+    relayed_.answered(said_of(node), std::move(reply));
     return {};
-}
-
-void NodeQuestions::end(uint64_t number, wire::CtlReply reply) {
-    const auto it = open_.find(number);
-    if (it == open_.end()) return;
-    const Question asked = std::move(it->second);
-    open_.erase(it);
-    reply.request = asked.request;
-    connections_.send(asked.connection, reply);
-}
-
-void NodeQuestions::lost(const NodeName& node) {
-    std::vector<uint64_t> lost;
-    for (const auto& [number, asked] : open_)
-        if (asked.node == node) lost.push_back(number);
-    for (const uint64_t number : lost)
-        end(number, no_answer({CauseCode::away, "the connection to node " + node + " broke"}));
 }
 
 }  // namespace souk

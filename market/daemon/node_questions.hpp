@@ -4,12 +4,13 @@
 // agentd says in its hello whether it can be asked. Owned by Marketd.
 #pragma once
 
-#include <map>
+#include <cstdint>
+#include <string>
 
 #include "market/core/market.hpp"
 #include "market/daemon/connections.hpp"
 #include "market/daemon/market_records.hpp"
-#include "market/daemon/step_taker.hpp"
+#include "market/daemon/relayed_questions.hpp"
 
 namespace souk {
 
@@ -17,31 +18,27 @@ class NodeQuestions {
   public:
     NodeQuestions(Loop& loop, const market::Market& market, const MarketRecords& records,
                   Connections& connections)
-        : loop_(loop), market_(market), records_(records), connections_(connections) {}
+        : market_(market),
+          records_(records),
+          connections_(connections),
+          relayed_(loop, connections, SIZE_MAX) {}
 
     // An error: the node cannot be asked, or the caller may not ask that.
     Status ask(uint64_t connection, const wire::CtlRequest& request);
     // An answer counts only from the node that was asked.
     Status answered(const NodeName& node, const wire::Frame& frame);
-    void lost(const NodeName& node);
-    void close() { open_.clear(); }
+    void lost(const NodeName& node) { relayed_.lost(said_of(node)); }
+    void close() { relayed_.close(); }
 
   private:
-    struct Question {
-        uint64_t connection = 0, request = 0;
-        NodeName node;
-        Timer limit;
-    };
+    static std::string said_of(const NodeName& node) { return "node " + node; }
     Status may_ask(const wire::CtlRequest& request, const JobId& id) const;
     Result<NodeName> node_to_ask(const wire::CtlRequest& request, const JobId& id) const;
-    void end(uint64_t number, wire::CtlReply reply);
 
-    Loop& loop_;
     const market::Market& market_;
     const MarketRecords& records_;
     Connections& connections_;
-    std::map<uint64_t, Question> open_;
-    uint64_t next_ = 1;
+    RelayedQuestions relayed_;
 };
 
 }  // namespace souk
