@@ -22,4 +22,24 @@ Result<JobId> parse_job_id(std::string_view text, std::string_view default_home)
     return id;
 }
 
+bool valid_site_name(std::string_view name) {
+    return !name.empty() && name.size() <= 64 &&
+           name.find_first_not_of(
+               "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+               std::string_view::npos;
+}
+
+OfSite of_site(std::string_view text) {
+    const size_t colon = text.find(':');
+    if (colon == std::string_view::npos || !valid_site_name(text.substr(0, colon)))
+        return {{}, text};
+    return {text.substr(0, colon), text.substr(colon + 1)};
+}
+
+Result<std::string> parse_full_job_id(std::string_view text) {
+    const auto [site, rest] = of_site(text);
+    TRY_ASSIGN(const JobId id, parse_job_id(rest));
+    return site.empty() ? id.text() : std::string(site) + ":" + id.text();
+}
+
 }  // namespace souk

@@ -3,7 +3,7 @@
 // connects to the same few others, in each move of a job. Dates and revocations are looked at each
 // time, and that the peer has the key is proven by each handshake.
 //
-// Owned by whoever verifies, with one root in its life. Bounded.
+// Owned by whoever verifies. Bounded.
 #pragma once
 
 #include <map>

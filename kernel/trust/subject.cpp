@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/trust/subject.hpp"
 
-#include <algorithm>
-
 #include "kernel/base/ids.hpp"
 #include "kernel/base/text.hpp"
 
@@ -13,11 +11,9 @@ struct Word {
     Role role;
     const char* text;
 };
-constexpr Word words[] = {{Role::home, "home"},
-                          {Role::provider, "provider"},
-                          {Role::market, "market"},
-                          {Role::operator_, "operator"},
-                          {Role::owner, "owner"}};
+constexpr Word words[] = {{Role::home, "home"},     {Role::provider, "provider"},
+                          {Role::market, "market"}, {Role::operator_, "operator"},
+                          {Role::owner, "owner"},   {Role::site, "site"}};
 
 bool is_node(Roles roles) { return roles.bits != 0 && roles.within(node_roles); }
 
@@ -28,13 +24,6 @@ Result<Role> role_named(std::string_view text) {
 }
 
 }  // namespace
-
-bool valid_realm(std::string_view text) {
-    return !text.empty() && text.size() <= 64 && std::all_of(text.begin(), text.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '.' || c == '_' || c == '-';
-    });
-}
 
 std::string text_of(Roles roles) {
     std::string text;
@@ -65,7 +54,7 @@ Status check(const Subject& subject) {
         return fail("nobody is '" + text_of(subject.roles) + "' at once");
     if (subject.roles == only(Role::owner) && !valid_node_name(subject.scope))
         return fail("the certificate of an owner names no node");
-    if (is_node(subject.roles) && !subject.scope.empty() && !valid_realm(subject.scope))
+    if (is_node(subject.roles) && !subject.scope.empty() && !valid_site_name(subject.scope))
         return fail("'" + blank_controls(subject.scope.substr(0, 40)) +
                     "' is no realm (letters, digits, '.', '_' or '-'; 64 at most)");
     if (!is_node(subject.roles) && subject.roles != only(Role::owner) && !subject.scope.empty())

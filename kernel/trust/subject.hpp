@@ -14,7 +14,16 @@
 
 namespace souk::trust {
 
-enum class Role : uint8_t { home = 1, provider = 2, market = 4, operator_ = 8, owner = 16 };
+// No certificate says `site`: it is what the market of a peer is here, whose certificate a root of
+// its own has signed (kernel/wire/tls.hpp), whatever that says of itself.
+enum class Role : uint8_t {
+    home = 1,
+    provider = 2,
+    market = 4,
+    operator_ = 8,
+    owner = 16,
+    site = 32
+};
 
 // A set of roles.
 struct Roles {
@@ -38,8 +47,6 @@ struct Subject {
     bool operator==(const Subject&) const = default;
 };
 
-// Checks the name of a realm: letters, digits, dots, _ and -; 64 at most.
-bool valid_realm(std::string_view text);
 // "home,provider"
 std::string text_of(Roles roles);
 // Parses the roles of a node: home, provider or both.

@@ -10,7 +10,9 @@ namespace {
 
 void check_hello(Hello& v, Check& c) {
     if (v.magic != hello_magic) c.bad("magic", "this is not souk's protocol");
-    if (v.role != Role::tool && v.node.empty()) c.bad("node", "not a node name");
+    if (v.role == Role::site && !valid_site_name(v.site)) c.bad("site", "not a site's name");
+    if (v.role != Role::tool && v.role != Role::site && v.node.empty())
+        c.bad("node", "not a node name");
     if (v.role == Role::agent && v.address.empty()) c.bad("address", "missing");
 }
 

@@ -27,7 +27,7 @@ inline constexpr size_t json_bytes_max = 1024 * 1024;  // in one answer
 // a list that is longer is answered in parts
 inline constexpr size_t json_part_bytes = 256 * 1024;
 
-enum class Role : uint8_t { agent = 1, tool, image, joiner };
+enum class Role : uint8_t { agent = 1, tool, image, joiner, site };
 
 struct Hello {
     uint32_t magic = hello_magic;
@@ -39,6 +39,7 @@ struct Hello {
                            // the connection
     bool tickets = false;  // agent: it knows ticket_keys; older versions end the connection
     std::string program = souk::version();  // of the sender: `souk --version`; empty: an older one
+    std::string site = {};                  // the market of a peer: its own name among sites
     bool operator==(const Hello&) const = default;
 };
 struct Welcome {

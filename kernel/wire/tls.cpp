@@ -102,8 +102,13 @@ struct Tls::Inside {
     Bytes clear;  // what a session has decrypted, until the next one's turn
 
     trust::KnownChains known;
+    std::map<std::string, std::string> sites;
 
     Status make_context();
+    // The certificate among these that is the root of a site; null: none is.
+    const trust::Certificate* site_root(const std::vector<trust::Certificate>& chain) const;
+    Result<trust::Peer> verify_site(const std::vector<trust::Certificate>& chain,
+                                    const trust::Certificate& its_root);
     Result<trust::Peer> verify(const std::vector<trust::Certificate>& chain);
 };
 
@@ -323,7 +328,34 @@ Status Tls::Inside::make_context() {
     return {};
 }
 
+const trust::Certificate* Tls::Inside::site_root(
+    const std::vector<trust::Certificate>& chain) const {
+    if (sites.empty()) return nullptr;
+    for (const trust::Certificate& one : chain)
+        if (sites.contains(one.digest())) return &one;
+    return nullptr;
+}
+
+// Another site's root is good for its market alone. What that is called there says nothing here.
+Result<trust::Peer> Tls::Inside::verify_site(const std::vector<trust::Certificate>& chain,
+                                             const trust::Certificate& its_root) {
+    const std::string& site = sites.at(its_root.digest());
+    auto peer = known.verify(chain, its_root, {}, unix_now());
+    if (!peer)
+        return tl::unexpected(
+            Error{peer.error().code, "site " + site + ": " + peer.error().message});
+    if (peer->subject.roles != trust::only(trust::Role::market))
+        return tl::unexpected(Error{X509_V_ERR_APPLICATION_VERIFICATION,
+                                    "site " + site + ": its market alone may call here, and not " +
+                                        trust::text_of(peer->subject.roles) + " " +
+                                        peer->subject.name});
+    peer->subject = {site, trust::only(trust::Role::site)};
+    return peer;
+}
+
 Result<trust::Peer> Tls::Inside::verify(const std::vector<trust::Certificate>& chain) {
+    if (const trust::Certificate* const of_site = site_root(chain))
+        return verify_site(chain, *of_site);
     if (identity) return known.verify(chain, identity->root, identity->revoked, unix_now());
     TRY_ASSIGN(root, trust::root_among(chain, root_digest));
     return trust::verify(chain, *root, {}, unix_now());
@@ -386,6 +418,10 @@ void Tls::revoke(trust::Revocations revoked) {
     inside_->identity->revoked = std::move(revoked);
     // who is not reached there begins anew, with what holds then
     if (inside_->options.elsewhere) (void)inside_->options.elsewhere->renewed(*inside_->identity);
+}
+
+void Tls::know_sites(std::map<std::string, std::string> sites) {
+    inside_->sites = std::move(sites);
 }
 
 std::unique_ptr<Transport> connector(Tls* tls, trust::Roles roles, std::string name) {

@@ -12,6 +12,7 @@
 // list of revocations, at any time: connections that stand are the daemon's to end.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -68,6 +69,11 @@ class Tls {
     // These count from the next handshake on.
     Status renew(std::vector<trust::Certificate> chain);
     void revoke(trust::Revocations revoked);
+    // The roots of other sites, by their digests, and the names of these sites. A peer whose
+    // certificates one of them has signed must be the market of that site, and is trust::Role::site
+    // of that name here and nothing else. Both ends show their root then (takes_strangers). These
+    // count from the next handshake on, too.
+    void know_sites(std::map<std::string, std::string> sites);
     // Returns the root that a stranger has recognised as a market's.
     const trust::Certificate* root() const;
 

@@ -289,7 +289,7 @@ Result<std::string> Enrolment::create_token(const std::vector<std::string>& args
     const auto names = trust::VouchedUsers::parse(users);
     if (!names) return fail("--users: " + names.error().message);
     const std::string realm = args.size() > 3 ? args[3] : "";
-    if (!realm.empty() && !trust::valid_realm(realm))
+    if (!realm.empty() && !valid_site_name(realm))
         return fail("a realm has letters, digits, '.', '_' or '-', 64 at most");
     TRY_ASSIGN(const trust::Roles roles, trust::parse_node_roles(args[1]));
     const auto seconds = whole_number<int64_t>(args[2]);

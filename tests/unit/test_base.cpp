@@ -56,6 +56,22 @@ START_TEST(job_ids_name_their_home) {
 }
 END_TEST
 
+START_TEST(a_site_stands_before_what_is_of_another_one) {
+    ck_assert_text(*parse_full_job_id("n1.7"), "n1.7");
+    ck_assert_text(*parse_full_job_id("uni.example:n1.7"), "uni.example:n1.7");
+    const std::string longest(64, 's');
+    ck_assert_text(*parse_full_job_id(longest + ":n1.7"), longest + ":n1.7");
+    for (const std::string& text :
+         {std::string(":n1.7"), std::string("lab:"), std::string("lab:7"),
+          std::string("lab:uni:n1.7"), std::string("l ab:n1.7"), longest + "s:n1.7"})
+        ck_assert_msg(!parse_full_job_id(text).has_value(), "took '%s'", text.c_str());
+    const auto [site, node] = of_site("lab:n3");
+    ck_assert(site == "lab" && node == "n3");
+    const auto [none, whole] = of_site("array=lab:n1.7");
+    ck_assert(none.empty() && whole == "array=lab:n1.7");
+}
+END_TEST
+
 START_TEST(below_covers_its_range_evenly) {
     Rng rng(42);
     int hits[7] = {};
@@ -130,5 +146,5 @@ UNIT_SUITE(base, a_whole_number_is_digits_from_the_first_character_to_the_last_a
            a_hash_of_a_name_is_the_published_one,
            those_who_failed_together_do_not_come_back_together, money_text_round_trips,
            money_refuses_what_is_not_a_plain_decimal, a_span_bought_with_an_amount_never_costs_more,
-           job_ids_name_their_home, below_covers_its_range_evenly,
-           versions_of_one_step_may_run_together);
+           job_ids_name_their_home, a_site_stands_before_what_is_of_another_one,
+           below_covers_its_range_evenly, versions_of_one_step_may_run_together);

@@ -149,6 +149,60 @@ START_TEST(a_market_shows_its_root_to_those_who_want_to_join) {
 }
 END_TEST
 
+// The same site twice, once as each side has it.
+START_TEST(the_root_of_another_site_is_good_for_its_market_alone) {
+    constexpr trust::Roles site = trust::only(trust::Role::site),
+                           market_role = trust::only(trust::Role::market);
+    const Tls::Options shows_root{.takes_strangers = true};
+    const Ca lab_ca, uni_ca;
+    const auto lab = tls_of(lab_ca.identity({"market", market_role}), shows_root);
+    const auto uni = tls_of(uni_ca.identity({"market", market_role}), shows_root);
+    const auto node = tls_of(uni_ca.node("n1"), shows_root);
+    const auto of_operator =
+        tls_of(uni_ca.identity({"ada", trust::only(trust::Role::operator_)}), shows_root);
+    uni->know_sites({{lab_ca.root.certificate.digest(), "lab"}});
+    node->know_sites({{lab_ca.root.certificate.digest(), "lab"}});
+    {  // one side alone has agreed
+        TlsPair p(lab->acceptor(), uni->connector(site, "lab"));
+        UNTIL(p.loop, !p.server.closed.empty() && !p.client.closed.empty());
+        ck_assert(p.server.closed.find("is not of this market") != std::string::npos);
+        ck_assert(p.server.frames.empty());
+    }
+    lab->know_sites({{uni_ca.root.certificate.digest(), "uni"}});
+    {
+        TlsPair p(lab->acceptor(), uni->connector(site, "lab"));
+        UNTIL(p.loop, p.server.frames.size() == 1);
+        const trust::Peer& peer = *p.server.channel->peer();
+        ck_assert_text(peer.subject.name, "uni");
+        ck_assert(peer.subject.roles == site && peer.subject.scope.empty());
+        ck_assert_text(p.client.channel->peer()->subject.name, "lab");
+    }
+    {  // as the own market, or under another name, it is nobody
+        TlsPair p(uni->acceptor(), lab->connector(market_role, ""));
+        UNTIL(p.loop, !p.client.closed.empty());
+        ck_assert(p.client.closed.find("not market") != std::string::npos);
+        TlsPair q(uni->acceptor(), lab->connector(site, "far"));
+        UNTIL(q.loop, !q.client.closed.empty());
+        ck_assert(q.client.closed.find("is uni, not far") != std::string::npos);
+    }
+    for (const auto* const other : {&node, &of_operator}) {
+        TlsPair p(lab->acceptor(), (*other)->connector(market_role, ""));
+        UNTIL(p.loop, !p.server.closed.empty());
+        ck_assert(p.server.closed.find("its market alone may call here") != std::string::npos);
+        ck_assert(p.server.frames.empty());
+    }
+    // own nodes are who they were, and a root that is known no more counts no more
+    const auto own = tls_of(lab_ca.node("n1"));
+    TlsPair p(lab->acceptor(), own->connector(market_role, ""));
+    UNTIL(p.loop, p.server.frames.size() == 1);
+    ck_assert(p.server.channel->peer()->subject.roles == trust::node_roles);
+    lab->know_sites({});
+    TlsPair q(lab->acceptor(), uni->connector(site, "lab"));
+    UNTIL(q.loop, !q.server.closed.empty());
+    ck_assert(q.server.frames.empty());
+}
+END_TEST
+
 START_TEST(half_a_handshake_ends_in_time_and_in_bytes) {
     const Ca ca;
     const auto n2 = tls_of(ca.node("n2"));
@@ -207,6 +261,7 @@ UNIT_SUITE(tls, both_ends_know_who_the_other_is, strangers_are_not_heard,
            a_peer_that_is_known_is_refused_from_when_it_is_revoked_on,
            a_peer_of_another_name_or_role_is_not_talked_to,
            a_market_shows_its_root_to_those_who_want_to_join,
+           the_root_of_another_site_is_good_for_its_market_alone,
            half_a_handshake_ends_in_time_and_in_bytes, bulk_data_is_sealed_too_and_comes_whole,
            a_renewed_certificate_counts_from_the_next_connection_on);
 

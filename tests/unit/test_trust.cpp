@@ -7,6 +7,7 @@
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/trust/identity.hpp"
 #include "kernel/trust/known_chains.hpp"
+#include "kernel/trust/site_card.hpp"
 #include "kernel/trust/token.hpp"
 #include "kernel/trust/verify.hpp"
 #include "kernel/trust/vouched_users.hpp"
@@ -206,6 +207,32 @@ START_TEST(a_revocation_list_is_the_markets_word_alone) {
 }
 END_TEST
 
+START_TEST(a_sites_card_is_taken_whole_or_not_at_all) {
+    const std::string root(64, 'a');
+    for (const SiteCard& card :
+         {SiteCard{"lab", "market.lab.example:7070", root},
+          SiteCard{"uni.example", "[2001:db8::1]:7070", root}, SiteCard{"Far-1_x", "", root}})
+        ck_assert(parse_site_card(card.text()) == card);
+    ck_assert_text((SiteCard{"far", "", root}.text()), "souk-site/far/-/" + root);
+    ck_refused(parse_site_card("souk1.abc"), "no site's card");
+    ck_refused(parse_site_card("souk-site/lab/-/" + root + "/"), "no site's card");
+    ck_refused(parse_site_card("souk-site//-/" + root), "name is none of a site");
+    ck_refused(parse_site_card("souk-site/all/-/" + root), "name is none of a site");
+    ck_refused(parse_site_card("souk-site/l:b/-/" + root), "name is none of a site");
+    ck_refused(parse_site_card("souk-site/lab/host/" + root), "");
+    ck_refused(parse_site_card("souk-site/lab/-/" + root.substr(1)), "is it cut off?");
+    ck_refused(parse_site_card("souk-site/lab/-/" + std::string(64, 'g')), "is it cut off?");
+}
+END_TEST
+
+START_TEST(nobodys_certificate_says_that_he_is_another_site) {
+    ck_refused(subject_of({"souk:site/uni"}), "nobody is 'site'");
+    ck_refused(subject_of({"souk:node/n1", "souk:role/home", "souk:role/site"}), "role of no node");
+    ck_refused(check({"uni", only(Role::site)}), "nobody is 'site'");
+    ck_refused(parse_node_roles("home,site"), "a node is");
+}
+END_TEST
+
 START_TEST(a_join_token_is_good_once_for_an_hour_for_its_names) {
     const std::string root(64, 'a');
     const auto made = make_token(root, "gpu-*", node_roles, noon);
@@ -304,7 +331,8 @@ UNIT_SUITE(trust, a_token_names_users_by_number_range_and_name,
            a_chain_that_is_known_is_refused_when_it_has_ended_or_is_revoked,
            a_certificate_of_another_market_is_refused,
            a_revoked_key_is_refused_with_each_certificate_that_it_has,
-           names_that_nobody_can_have_are_not_certified,
+           names_that_nobody_can_have_are_not_certified, a_sites_card_is_taken_whole_or_not_at_all,
+           nobodys_certificate_says_that_he_is_another_site,
            a_request_proves_that_its_asker_has_the_key, a_revocation_list_is_the_markets_word_alone,
            a_join_token_is_good_once_for_an_hour_for_its_names,
            a_joiner_recognises_its_market_by_the_root,

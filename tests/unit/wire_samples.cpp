@@ -136,9 +136,10 @@ struct Dice {
 #define END }
 
 SAMPLE(Hello)
-const Role role = d.any(Role::agent, Role::joiner);
-return {hello_magic, d.u32(),  role,     role == Role::tool ? d.node_or_none() : d.node(),
-        d.address(), d.flag(), d.flag(), d.line(255)};
+const Role role = d.any(Role::agent, Role::site);
+const bool may_lack = role == Role::tool || role == Role::site;
+return {hello_magic, d.u32(),  role,        may_lack ? d.node_or_none() : d.node(),    d.address(),
+        d.flag(),    d.flag(), d.line(255), role == Role::site ? d.node() : d.line(64)};
 END SAMPLE(Welcome) return {d.u32(),    d.line(255), d.flag() ? d.address() : "",
                             d.flag(),   d.flag(),    {d.up_to(INT64_MAX / 4)},
                             d.line(255)};
