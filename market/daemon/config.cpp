@@ -42,6 +42,17 @@ Key algorithm(std::string& into) {
             [&into] { return quoted(into); }, "one of: " + all_of(market::Solver::algorithms())};
 }
 
+Key site(std::string& into) {
+    return {[&into](const toml::node& n) -> Status {
+                into = n.value_exact<std::string>().value_or("");
+                if (valid_site_name(into) && into != "all") return {};
+                return fail(
+                    "needs the name of a site: letters, digits, '.', '_' or '-', 64 at most, and "
+                    "not 'all'");
+            },
+            [&into] { return quoted(into); }, "a name"};
+}
+
 const char* unit_of(const market::SolverOption& option) {
     if (option.kind != market::SolverOption::Kind::time) return "";
     return option.unit == Nanos::from_ms(1) ? "milliseconds" : "seconds";
@@ -98,6 +109,11 @@ void Reading::add_place(Settings& all) {
     const Settings some = {
         {"name", text(c.name), "The market's name, which it tells its nodes.", "\"lab\"",
          "this host's name"},
+        {"site", site(c.site),
+         "The name of this site among its peers (docs/sites.md), which stands before the ids of "
+         "its "
+         "jobs there: lab:n1.7.",
+         "\"lab\"", "the realm of its certificates (souk setup market --name)"},
         {"listen", address(c.listen), "Where nodes connect.", "\"192.0.2.1:7070\""},
         {"metrics", address(c.metrics),
          "Where Prometheus gets this market's figures (http, /metrics); nothing asks who it is, so "

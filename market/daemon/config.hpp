@@ -14,7 +14,8 @@
 namespace souk {
 
 struct MarketConfig {
-    std::string name;                     // default: this host's name
+    std::string name;  // default: this host's name
+    std::string site;  // what other sites call this one; empty: by the realm of its certificates
     std::string listen = "0.0.0.0:7070";  // where agents connect
     std::string metrics;                  // host:port of its figures; empty: none
     std::string status_file;              // how it is, for scripts; empty: none

@@ -81,25 +81,42 @@ void Connections::accept(Fd socket, bool local) {
     c.local = local;
     const uint64_t number = next_number_++;
     if (!(local ? take_local(c, socket.get()) : take_stranger(number, c, socket.get()))) return;
+    const Status opened = open(number, std::move(c), std::move(socket), wire::Side::acceptor,
+                               local              ? wire::plain_transport()
+                               : takes_insecure() ? wire::either_transport(tls_->acceptor())
+                                                  : wire::acceptor(tls_));
+    if (opened) return;
+    strangers_.gone(number);
+    refused("open", "a connection was not taken", opened.error().message);
+}
+
+Status Connections::open(uint64_t number, Connection c, Fd socket, wire::Side side,
+                         std::unique_ptr<wire::Transport> transport) {
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this, number](const wire::Frame& f) { frame(number, f); };
     handlers.on_closed = [this, number](const Error& e) { closed(number, e); };
     wire::ChannelOptions options;
     options.words = wire::market_words;
-    options.side = wire::Side::acceptor;
+    options.side = side;
     options.first_frame_limit = config_.hello_patience;
-    options.keepalive = local ? Nanos{0} : config_.keepalive;
+    options.keepalive = c.local ? Nanos{0} : config_.keepalive;
     options.send_queue_bytes_max = queue_bytes_max(c);
-    auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options,
-                                       local              ? wire::plain_transport()
-                                       : takes_insecure() ? wire::either_transport(tls_->acceptor())
-                                                          : wire::acceptor(tls_));
-    if (!channel) {
-        strangers_.gone(number);
-        return refused("open", "a connection was not taken", channel.error().message);
-    }
-    c.channel = std::move(*channel);
+    TRY_ASSIGN(c.channel, wire::Channel::open(loop_, std::move(socket), std::move(handlers),
+                                              options, std::move(transport)));
     all_.emplace(number, std::move(c));
+    return {};
+}
+
+Result<uint64_t> Connections::add_called(Fd socket, const std::string& site,
+                                         std::unique_ptr<wire::Transport> transport) {
+    Connection c;
+    c.kind = Connection::Kind::called;
+    c.node = site;
+    if (const auto peer = Address::peer(socket.get())) c.host = host_of(peer->text());
+    (void)set_no_delay(socket.get());
+    const uint64_t number = next_number_++;
+    TRY(open(number, std::move(c), std::move(socket), wire::Side::connector, std::move(transport)));
+    return number;
 }
 
 // Lets in a connection of a user of this machine, whom the kernel names.
@@ -168,6 +185,8 @@ void Connections::closed(uint64_t number, const Error& error) {
         agents_.erase(c.node);
         return listener_.agent_ended(c, error);
     }
+    if (c.kind == Connection::Kind::site || c.kind == Connection::Kind::called)
+        return listener_.site_ended(number, c, error);
     const bool asked = c.kind == Connection::Kind::tool || c.kind == Connection::Kind::joiner;
     if (asked && error.code == 0) return;  // it has its answer
     log_.limited((c.local ? "local " : "tcp ") + std::to_string(error.code), Loop::now(),

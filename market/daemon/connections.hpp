@@ -22,14 +22,15 @@
 namespace souk {
 
 struct Connection {
-    enum class Kind : uint8_t { greeting, agent, tool, joiner };
+    // called: the market of another site, which this one has called, and which has not answered yet
+    enum class Kind : uint8_t { greeting, agent, tool, joiner, called, site };
     std::unique_ptr<wire::Channel> channel;
     Kind kind = Kind::greeting;
     bool local = false;
     uint32_t uid = 0;        // local: whose it is
     UserShare::Place place;  // local: among the connections of that user
     std::string host;        // TCP: where it comes from
-    NodeName node;           // agent
+    std::string node;        // agent: its name; operator, site: that
     bool answers = false;    // agent: it can be asked
     bool tickets = false;    // agent: it knows ticket_keys
 };
@@ -45,6 +46,8 @@ class Connections {
         virtual Status frame(uint64_t number, Connection& c, const wire::Frame& frame) = 0;
         // The connection of an agent has ended, and is known no more.
         virtual void agent_ended(const Connection& c, const Error& error) = 0;
+        // So has one with another site.
+        virtual void site_ended(uint64_t number, const Connection& c, const Error& error) = 0;
 
       protected:
         ~Listener() = default;
@@ -57,6 +60,10 @@ class Connections {
     uint16_t port() const { return port_; }
     // In the time in which nodes get certificates, those without one are taken, too.
     bool takes_insecure() const;
+
+    // Takes in a connection that this market has made, to that site, and returns its number.
+    Result<uint64_t> add_called(Fd socket, const std::string& site,
+                                std::unique_ptr<wire::Transport> transport);
 
     // The peer has said who it is; a joiner remains a stranger.
     void is_known(uint64_t number) { strangers_.gone(number); }
@@ -87,6 +94,8 @@ class Connections {
 
   private:
     void accept(Fd socket, bool local);
+    Status open(uint64_t number, Connection c, Fd socket, wire::Side side,
+                std::unique_ptr<wire::Transport> transport);
     bool take_local(Connection& c, int socket);
     bool take_stranger(uint64_t number, Connection& c, int socket);
     void refused(const std::string& key, std::string_view what, const std::string& why);

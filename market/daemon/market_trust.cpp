@@ -10,8 +10,6 @@ namespace souk {
 
 namespace {
 
-// The uid of nobody, which asks in vain for what is an operator's alone.
-constexpr uint32_t no_uid = UINT32_MAX;
 constexpr ptrdiff_t operator_connections = 64;  // of one certificate
 
 }  // namespace
@@ -173,15 +171,15 @@ uint32_t MarketTrust::speaks_for(const Connection& c, const wire::CtlRequest& re
     if (c.local) return c.uid;
     // A node's owner sees what anybody may, such as where that node is.
     if (c.kind == Connection::Kind::tool)
-        return c.channel->peer()->subject.roles.has(trust::Role::operator_) ? 0 : no_uid;
+        return c.channel->peer()->subject.roles.has(trust::Role::operator_) ? 0 : nobody;
     // The daemon asks these for itself.
     if (request.verb == "ledger-seen" || request.verb == "promise-missed") return request.uid;
     // A token that names users speaks for no other user, whatever its holder would ask.
     const trust::Peer* const peer = c.channel->peer();
-    if (enrolment_ && peer && !enrolment_->may_vouch(peer->key, request.uid)) return no_uid;
-    if (!has_role(c, wire::frame::job_report)) return no_uid;
+    if (enrolment_ && peer && !enrolment_->may_vouch(peer->key, request.uid)) return nobody;
+    if (!has_role(c, wire::frame::job_report)) return nobody;
     const bool operates = !tls_ || config_.nodes_operate;
-    return request.uid == 0 && !operates ? no_uid : request.uid;
+    return request.uid == 0 && !operates ? nobody : request.uid;
 }
 
 // A node that lends its time alone
@@ -229,8 +227,9 @@ bool MarketTrust::may_vouch(uint64_t number, const Connection& c, const JobRepor
 // the user whose souk-web it is.
 void MarketTrust::audit(const Connection& c, const wire::CtlRequest& request, bool by_page) const {
     constexpr std::string_view orders[] = {
-        "cancel", "move", "freeze",  "thaw",     "release",  "hold",   "user-limit",  "backup",
-        "node",   "set",  "deposit", "withdraw", "transfer", "payout", "node-forget", "project"};
+        "cancel",     "move",   "freeze",      "thaw",    "release",  "hold",
+        "user-limit", "backup", "node",        "set",     "deposit",  "withdraw",
+        "transfer",   "payout", "node-forget", "project", "peer-add", "peer-remove"};
     if ((!by_page && (c.local || c.kind != Connection::Kind::tool)) ||
         std::find(std::begin(orders), std::end(orders), request.verb) == std::end(orders))
         return;

@@ -57,6 +57,8 @@ class MarketTrust {
     // A joiner's or a renewing agent's, answered when what it changes is durable.
     Status certify(uint64_t number, const Connection& c, const wire::Frame& frame);
     void question(uint64_t number, const Connection& c, const wire::CtlRequest& request);
+    // The uid of nobody, who asks in vain for what is an operator's alone.
+    static constexpr uint32_t nobody = UINT32_MAX;
     // The user as whom the request is taken.
     uint32_t speaks_for(const Connection& c, const wire::CtlRequest& request) const;
     // Whether its certificate says that such a word is its business.

@@ -45,6 +45,7 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       ledger_(loop, log, market_, records_, connections_, replies_, warnings_, *this),
       waits_(loop, market_, connections_),
       questions_(loop, market_, records_, connections_),
+      sites_(loop, log, config, records_.state(), connections_, replies_),
       web_(log, config, trust_, replies_),
       figures_(config, market_, records_, connections_, trust_, decisions_, warnings_,
                decision_log_, program_) {}
@@ -57,6 +58,7 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
     TRY(daemon->web_.check_user());
     TRY(daemon->load());
     TRY(daemon->trust_.open());
+    TRY(daemon->sites_.open(daemon->trust_.tls()));
     daemon->records_.say_aside();
     TRY(daemon->connections_.listen(daemon->trust_.tls()));
     if (!daemon->trust_.tls())
@@ -78,6 +80,7 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
             loop, log, "marketd", config.status_file, config.status_every,
             [d = daemon.get()] { return d->figures_.status_lines(); });
     daemon->records_.trim_finished();
+    daemon->sites_.call_all();
     daemon->wake();
     return daemon;
 }
@@ -107,6 +110,8 @@ Status Marketd::frame(uint64_t number, Connection& c, const wire::Frame& f) {
         case Connection::Kind::greeting: return greet(number, c, f);
         case Connection::Kind::agent: return from_agent(number, c, f);
         case Connection::Kind::joiner: return trust_.certify(number, c, f);
+        case Connection::Kind::called: return sites_.welcomed(number, c, f);
+        case Connection::Kind::site: return from_site(number, c, f);
         case Connection::Kind::tool: break;
     }
     return question(number, c, f);
@@ -129,6 +134,8 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
         c.kind = Connection::Kind::tool;
     } else if (hello.role == wire::Role::joiner) {
         TRY(trust_.greet_joiner(c, hello));
+    } else if (hello.role == wire::Role::site) {
+        TRY(sites_.greet(number, c, hello));
     } else if (hello.role == wire::Role::tool && trust_.tls()) {
         TRY(trust_.greet_operator(c));
     } else {
@@ -139,10 +146,12 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
     if (c.kind != Connection::Kind::joiner) connections_.is_known(number);
     c.channel->allow(c.kind == Connection::Kind::agent    ? wire::agent_to_market
                      : c.kind == Connection::Kind::joiner ? wire::joiner_to_market
+                     : c.kind == Connection::Kind::site   ? wire::site_to_market
                                                           : wire::operator_to_market);
     connections_.send(
         number,
-        wire::Welcome{wire::protocol_version, config_.name,
+        wire::Welcome{wire::protocol_version,
+                      c.kind == Connection::Kind::site ? sites_.name() : config_.name,
                       c.kind == Connection::Kind::agent ? reachable(hello.address, c.host) : "",
                       false, true, unix_now()});
     if (c.kind == Connection::Kind::agent) trust_.tell_lists(number);
@@ -233,6 +242,7 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
     request.uid = trust_.speaks_for(c, request);
     if (web_.answer(number, c, request)) return {};
     trust_.audit(c, request, false);
+    if (sites_.takes(number, request)) return {};
     if (Enrolment::takes(request.verb)) return trust_.question(number, c, request), Status();
     if (request.verb == "ledger-verify") return ledger_.verify(number, request), Status();
     if (request.verb == "backup") return ledger_.begin_backup(number, c, request), Status();
@@ -250,6 +260,18 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         return {};
     }
     return answer_at_once(number, c, request);
+}
+
+// What another site says is a claim. As a questioner it is nobody.
+Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Frame& f) {
+    if (f.type == wire::frame::error_text) {
+        TRY_ASSIGN(const auto text, wire::unpack<wire::ErrorText>(f.body));
+        return fail(text.text.code, "it says: " + text.text);
+    }
+    if (f.type == wire::frame::ctl_reply) return sites_.answered(c, f);
+    TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
+    request.uid = MarketTrust::nobody;
+    return sites_.admits(number, c, request) ? answer_at_once(number, c, request) : Status();
 }
 
 // These are answered by what is known now; the answer leaves when that is durable.
@@ -291,6 +313,7 @@ void Marketd::drain() {
     ledger_.close();
     waits_.close();
     questions_.close();
+    sites_.close();
     program_.reset();
     connections_.finish();
 }

@@ -14,7 +14,8 @@
 // silent one is given up after three keepalives), so that nobody takes a node over by its name.
 //
 // It composes objects that each own their part, in the headers of their names: Connections,
-// MarketRecords, MarketTrust, LedgerKeeper, OperatorWaits, NodeQuestions, WebDesk, MarketFigures.
+// MarketRecords, MarketTrust, LedgerKeeper, OperatorWaits, NodeQuestions, Sites, WebDesk,
+// MarketFigures.
 #pragma once
 
 #include <memory>
@@ -37,6 +38,7 @@
 #include "market/daemon/market_trust.hpp"
 #include "market/daemon/node_questions.hpp"
 #include "market/daemon/operator_waits.hpp"
+#include "market/daemon/sites.hpp"
 #include "market/daemon/solver_program.hpp"
 #include "market/daemon/step_taker.hpp"
 #include "market/daemon/web_desk.hpp"
@@ -61,11 +63,15 @@ class Marketd final : private StepTaker, private Connections::Listener {
 
     Status frame(uint64_t number, Connection& c, const wire::Frame& frame) override;
     void agent_ended(const Connection& c, const Error& error) override;
+    void site_ended(uint64_t number, const Connection& c, const Error& error) override {
+        sites_.ended(number, c, error);
+    }
     Status greet(uint64_t number, Connection& c, const wire::Frame& frame);
     Status greet_agent(uint64_t number, Connection& c, const wire::Hello& hello);
     Status from_agent(uint64_t number, Connection& c, const wire::Frame& frame);
     void tell_differences();
     Status question(uint64_t number, const Connection& c, const wire::Frame& frame);
+    Status from_site(uint64_t number, const Connection& c, const wire::Frame& f);
     Status answer_at_once(uint64_t number, const Connection& c, const wire::CtlRequest& request);
 
     void wake() override;
@@ -90,6 +96,7 @@ class Marketd final : private StepTaker, private Connections::Listener {
     LedgerKeeper ledger_;
     OperatorWaits waits_;
     NodeQuestions questions_;
+    Sites sites_;
     WebDesk web_;
     MarketFigures figures_;
     std::unique_ptr<MetricsPage> metrics_page_;

@@ -25,10 +25,16 @@ SOUK_FIELDS(Member,  //
             field("users", &Member::users), field("scope", &Member::scope, rule::name),
             field("came", &Member::came));
 
+SOUK_FIELDS(SitePeer,  //
+            field("name", &SitePeer::name, rule::name), field("address", &SitePeer::address),
+            field("reached", &SitePeer::reached, rule::address), field("root", &SitePeer::root),
+            field("added", &SitePeer::added, rule::time));
+
 namespace wire {
 
 SOUK_RECORD_CODEC(trust::TokenRecord, pb__join_token)
 SOUK_RECORD_CODEC(Member, pb__member)
+SOUK_RECORD_CODEC(SitePeer, pb__site_peer)
 
 }  // namespace wire
 }  // namespace souk

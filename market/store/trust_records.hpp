@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// These records say who may join the market and who has: join tokens, and the keys that the market
-// has certified.
+// These records say who may join the market and who has (join tokens, and the keys that the market
+// has certified), and which other sites are its peers.
 #pragma once
 
 #include <string>
@@ -23,14 +23,27 @@ struct Member {
     bool operator==(const Member&) const = default;
 };
 
+// Another site that this one's operator has taken as a peer: its card (kernel/trust/site_card.hpp).
+struct SitePeer {
+    std::string name, address, root;
+    // The address as a number. A name is looked up when the peer is added, as the market waits for
+    // no resolver.
+    std::string reached;
+    Nanos added;  // Unix time
+    bool operator==(const SitePeer&) const = default;
+};
+
 namespace wire {
 
 std::string pack(const trust::TokenRecord& record);
 std::string pack(const Member& record);
+std::string pack(const SitePeer& record);
 template <>
 Result<trust::TokenRecord> unpack<trust::TokenRecord>(std::string_view bytes);
 template <>
 Result<Member> unpack<Member>(std::string_view bytes);
+template <>
+Result<SitePeer> unpack<SitePeer>(std::string_view bytes);
 
 }  // namespace wire
 }  // namespace souk

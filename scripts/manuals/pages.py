@@ -124,6 +124,14 @@ def about_of(app):
     return about.split(". ")[0].split("; ")[0]
 
 
+def commands_below(app):
+    lines = []
+    for command in app.get("commands", []):
+        lines += [f".SH {command['program'].upper()}", running(command["about"]),
+                  *options_of(command), *commands_below(command)]
+    return lines
+
+
 def program_page(directory, name, section):
     app = source.program(directory, name)
     lines = head(name, section, about_of(app)) + [".SH SYNOPSIS", *synopsis(app)]
@@ -140,9 +148,7 @@ def program_page(directory, name, section):
     if app.get("notes"):
         lines += [line for part in app["notes"].strip().split("\n\n")
                   for line in (".PP", running(part))]
-    for command in app.get("commands", []):
-        lines += [f".SH {command['program'].upper()}", running(command["about"]),
-                  *options_of(command)]
+    lines += commands_below(app)
     for title, body in sections:
         if title != "DESCRIPTION":
             lines += [f".SH {title}", *body]

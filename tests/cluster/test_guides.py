@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 GUIDES = ["docs/gangs", "docs/getting-started", "docs/user", "docs/owner", "docs/operator",
           "docs/decision-log", "docs/coallocation", "README", "CONTRIBUTING", "docs/certificates",
           "docs/files", "docs/ledger", "docs/mmon", "docs/web", "docs/researcher",
-          "docs/reservations"]
+          "docs/reservations", "docs/sites"]
 PROGRAMS = ("srun", "marketctl", "pvdctl", "souk", "souk-audit", "souk-web", "mmon", "marketsim",
             "agentd", "marketd", "echo", "apt", "make", "systemctl", "systemd-sysusers",
             "systemd-tmpfiles", "grep")
@@ -39,6 +39,11 @@ ELSEWHERE = [
     ("souk operator add", "cluster/test_operators.py", '"operator", "add"'),
     ("marketctl --cert ~/ada", "cluster/test_operators.py", "--cert"),
     ("pvdctl --cert ~/olga", "cluster/test_operators.py", "--machine"),
+    ("souk peer card", "cluster/test_sites.py", '"souk", "peer", "card"'),
+    ("souk peer add", "cluster/test_sites.py", '"souk", "peer", "add"'),
+    ("souk peer list", "cluster/test_sites.py", '"souk", "peer", "list"'),
+    ("marketctl -X", "cluster/test_sites.py", '"marketctl", "-X", "all"'),
+    ("marketctl job uni:n1.7", "cluster/test_sites.py", 'job(f"uni:{id}")'),
     ("souk-web", "cluster/web_pages.py", 'program="souk-web"'),
     ("pvdctl evict", "cluster/test_owner_rules.py", '"evict", job.id'),
     ("pvdctl watch", "tools/test_pvdctl.py", '"pvdctl", "watch"'),

@@ -28,6 +28,12 @@ struct Way {
 using Ask = std::function<Result<Answer>(const std::string&, const std::vector<std::string>&,
                                          const std::function<void()>&)>;
 
+// How the daemon is asked that the command line names.
+struct Asked {
+    Ask whole;
+    AskPart part;
+};
+
 // Writes one line of a terminal again and again, and takes it away at the end.
 class Progress {
   public:
@@ -60,23 +66,30 @@ class Progress {
     bool shown_ = false;
 };
 
-Result<Ask> way_of(const CtlTool& tool, const Way& way) {
+Result<Asked> way_of(const CtlTool& tool, const Way& way) {
     TRY_ASSIGN(const auto remote, remote_of({way.socket, way.node, way.market, way.cert}, [&] {
                    return tool.find("", way.machine).has_value();
                }));
     if (!remote) {
         const std::string& node = way.node.empty() ? way.machine : way.node;
-        return Ask([&tool, &way, node](const auto& verb, const auto& args, const auto& waiting) {
-            return ask([&] { return tool.find(way.socket, node); }, verb, args, way.patience,
-                       waiting);
-        });
+        const auto find = [&tool, &way, node] { return tool.find(way.socket, node); };
+        return Asked{[&way, find](const auto& verb, const auto& args, const auto& waiting) {
+                         return ask(find, verb, args, way.patience, waiting);
+                     },
+                     [find](const auto& verb, const auto& args, const auto& after, Nanos limit) {
+                         return ask_part(find, verb, args, after, limit);
+                     }};
     }
     if (tool.of_node && way.machine.empty())
         return fail(CauseCode::invalid, "which node? --machine NAME");
-    return Ask([&tool, &way, remote = *remote](const auto& verb, const auto& args, const auto&) {
-        return tool.of_node ? ask_node_at(remote, way.machine, verb, args, way.patience)
-                            : ask_market_at(remote, verb, args, way.patience);
-    });
+    return Asked{
+        [&tool, &way, remote = *remote](const auto& verb, const auto& args, const auto&) {
+            return tool.of_node ? ask_node_at(remote, way.machine, verb, args, way.patience)
+                                : ask_market_at(remote, verb, args, way.patience);
+        },
+        [remote = *remote](const auto& verb, const auto& args, const auto& after, Nanos limit) {
+            return ask_market_part_at(remote, verb, args, after, limit);
+        }};
 }
 
 // Asks the agentd of that node in a market of `souk up`, else that of this machine, though a market
@@ -118,6 +131,12 @@ Status ask_and_show(CtlQuestion question, const Ask& ask, bool json) {
     TRY_ASSIGN(const std::string text, json ? joined(std::move(answer)) : question.text(answer));
     if (!text.empty()) TRY(print(text));
     return verdict;
+}
+
+Status show_asked(const CtlQuestion& question, const Asked& asked, const Way& way) {
+    TRY_ASSIGN(const CtlShown shown, question.asks(asked.part, way.patience, way.json));
+    TRY(print(shown.text));
+    return shown.verdict;
 }
 
 Status watch(const CtlQuestion& question, const Ask& ask, bool json) {
@@ -184,8 +203,9 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
     const auto show = [&]() -> Status {
         if (!ask) return tl::unexpected(ask.error());
         try {
-            return question->every.ns > 0 ? watch(*question, *ask, way.json)
-                                          : ask_and_show(*question, *ask, way.json);
+            if (question->asks) return show_asked(*question, *ask, way);
+            return question->every.ns > 0 ? watch(*question, ask->whole, way.json)
+                                          : ask_and_show(*question, ask->whole, way.json);
         } catch (const std::exception& e) {  // a number is a text in it, and the like
             return fail("the answer is none that this program can read: " + std::string(e.what()));
         }

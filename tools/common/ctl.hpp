@@ -14,6 +14,16 @@
 
 namespace souk::tools {
 
+// Asks the daemon that the command line names for one part of an answer, as ask_part() does.
+// Several threads may call it at once.
+using AskPart =
+    std::function<Result<ListPart>(const std::string& verb, const std::vector<std::string>& args,
+                                   const std::string& after, Nanos limit)>;
+struct CtlShown {
+    std::string text;
+    Status verdict;  // an error: the text is shown, and then this, with exit status 1
+};
+
 struct CtlQuestion {
     std::string verb;
     std::vector<std::string> args;
@@ -39,6 +49,8 @@ struct CtlQuestion {
     // decides.
     std::string node{};
     bool bytes = false;  // what it shows is no JSON, and --json is refused
+    // Set: it asks as often as it needs to, and makes what is shown. `patience`: as --patience.
+    std::function<Result<CtlShown>(const AskPart& ask, Nanos patience, bool json)> asks{};
 };
 
 struct CtlTool {

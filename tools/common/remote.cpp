@@ -39,14 +39,20 @@ struct Place {
     std::string name;
 };
 
-// One question with all parts of its answer.
+// One question with all parts of its answer, or with one of them.
 class Asking {
   public:
-    explicit Asking(wire::CtlRequest request) : request_(std::move(request)) {}
+    explicit Asking(wire::CtlRequest request, bool one_part = false)
+        : request_(std::move(request)), one_part_(one_part) {}
 
-    Result<Answer> run(wire::Tls& tls, const Place& place) {
+    Result<ListPart> part(wire::Tls& tls, const Place& place, Nanos limit) {
+        TRY_ASSIGN(Answer parts, run(tls, place, limit));
+        return ListPart{std::move(parts.back()), std::move(next_)};
+    }
+
+    Result<Answer> run(wire::Tls& tls, const Place& place, Nanos limit = usual_limit) {
         const bool waits = !request_.args.empty() && request_.args.back() == "wait";
-        Talk what{place.address, place.role, place.name, wire::agent_words, {}, usual_limit};
+        Talk what{place.address, place.role, place.name, wire::agent_words, {}, limit};
         if (waits) what.limit = leave_limit;
         what.keepalive = Nanos::from_s(10);
         const Status done = talk(
@@ -62,6 +68,11 @@ class Asking {
         TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
         if (!reply.ok) return tl::unexpected(refusal(reply));
         if (!reply.json.empty() || reply.next.empty()) parts_.push_back(std::move(reply.json));
+        if (one_part_) {
+            next_ = std::move(reply.next);
+            if (parts_.empty()) parts_.emplace_back();
+            return true;
+        }
         if (parts_.size() == parts_max) return fail("the daemon's answer has no end");
         if (reply.next.empty()) return true;
         request_.after = std::move(reply.next);
@@ -75,6 +86,8 @@ class Asking {
     }
 
     wire::CtlRequest request_;
+    const bool one_part_;
+    std::string next_;
     Answer parts_;
 };
 
@@ -138,6 +151,14 @@ Result<std::optional<Remote>> find_remote(const std::string& market, const std::
 Result<Answer> ask_market_at(const Remote& remote, const std::string& verb,
                              const std::vector<std::string>& args, Nanos patience) {
     return ask_at(remote, {remote.market, trust::Role::market, ""}, verb, args, patience);
+}
+
+Result<ListPart> ask_market_part_at(const Remote& remote, const std::string& verb,
+                                    const std::vector<std::string>& args, const std::string& after,
+                                    Nanos limit) {
+    TRY_ASSIGN(const auto tls, tls_of(remote));
+    return Asking({1, 0, verb, args, after}, true)
+        .part(*tls, {remote.market, trust::Role::market, ""}, limit);
 }
 
 Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const std::string& verb,

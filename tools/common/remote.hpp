@@ -44,6 +44,10 @@ Result<std::shared_ptr<wire::Tls>> tls_of(const Remote& remote);
 // ask().
 Result<Answer> ask_market_at(const Remote& remote, const std::string& verb,
                              const std::vector<std::string>& args, Nanos patience);
+// Asks the market for the part after `after`, as ask_part() does.
+Result<ListPart> ask_market_part_at(const Remote& remote, const std::string& verb,
+                                    const std::vector<std::string>& args, const std::string& after,
+                                    Nanos limit);
 Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const std::string& verb,
                            const std::vector<std::string>& args, Nanos patience);
 

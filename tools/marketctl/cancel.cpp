@@ -31,9 +31,11 @@ Result<std::string> held_text(const Answer& answer) {
 // One word of a list: a job (and, if it is the first of an array, all of that), jobs of one home
 // whose numbers follow each other, or elements of an array.
 struct Word {
+    std::string site;  // "lab:" where one was said: its market tells whether that is itself
     JobId first;
     uint64_t last = 0;  // ID-NUMBER; else the number of `first`
     std::string only;   // ID[LIST]: the list, of elements of its array
+    std::string id() const { return site + first.text(); }
 };
 
 constexpr uint64_t jobs_max = 10'000;
@@ -42,7 +44,8 @@ constexpr size_t words_max = 16;  // of one request
 Result<Word> word_of(std::string_view text) {
     Word word;
     const size_t bracket = text.find('[');
-    std::string_view id = text.substr(0, bracket);
+    auto [site, id] = of_site(text.substr(0, bracket));
+    if (!site.empty()) word.site = std::string(site) + ":";
     const bool all = bracket != text.npos && text.substr(bracket) == "[*]";
     if (bracket != text.npos && !all) {
         if (!text.ends_with(']')) return fail("'" + std::string(text) + "' is no job");
@@ -77,7 +80,7 @@ CtlQuestion next_question(std::shared_ptr<Gathering> g) {
     const auto text = g->verb == "cancel" ? cancelled_text : held_text;
     for (; g->at < g->words.size(); ++g->at) {
         const Word& word = g->words[g->at];
-        const std::string id = word.first.text();
+        const std::string id = word.id();
         if (!word.only.empty())
             g->found.push_back("array=" + id + "[" + word.only + "]");
         else if (word.last != word.first.seq)
@@ -86,11 +89,12 @@ CtlQuestion next_question(std::shared_ptr<Gathering> g) {
             break;
     }
     if (g->at == g->words.size()) return {g->verb, g->found, text};
-    CtlQuestion question{"job", {g->words[g->at].first.text()}, text};
+    CtlQuestion question{"job", {g->words[g->at].id()}, text};
     question.then = [g](const Answer& answer) -> Result<CtlQuestion> {
-        const std::string id = g->words[g->at++].first.text();
+        const Word& word = g->words[g->at++];
         TRY_ASSIGN(const Json job, parse_object(answer));
-        g->found.push_back((job.value("array", "") == id ? "array=" : "") + id);
+        const bool whole = job.value("array", "") == word.first.text();
+        g->found.push_back((whole ? "array=" : "") + word.id());
         return next_question(g);
     };
     return question;

@@ -15,6 +15,7 @@
 #include "tools/common/table.hpp"
 #include "tools/marketctl/cancel.hpp"
 #include "tools/marketctl/decisions.hpp"
+#include "tools/marketctl/everywhere.hpp"
 #include "tools/marketctl/money.hpp"
 #include "tools/marketctl/output.hpp"
 #include "tools/marketctl/pay.hpp"
@@ -126,6 +127,7 @@ struct Given {
     ColumnOptions columns;
     std::string needs;
     PlanOptions plan;
+    std::string sites;
 };
 
 constexpr const char* list_columns =
@@ -328,11 +330,11 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
             question.args.emplace_back("-");
         } else if (takes[i] == 'J') {
             if (word.empty()) return fail(std::string(name) + ": a job's id is missing");
-            TRY_ASSIGN(const JobId id, parse_job_id(word));
-            question.args.push_back(id.text());
+            TRY_ASSIGN(std::string id, parse_full_job_id(word));
+            question.args.push_back(std::move(id));
         } else {
             if (word.empty()) return fail(std::string(name) + ": a node's name is missing");
-            if (!valid_node_name(word))
+            if (!valid_node_name(of_site(word).rest))
                 return fail("'" + std::string(word) + "' is not a node name");
             question.args.emplace_back(word);
         }
@@ -347,8 +349,12 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
 // Long: a table.
 std::vector<Option> options_of(Given& given) {
     auto& [order, money, user, decisions, several, report, last, step, pay, output, columns, needs,
-           plan] = given;
+           plan, sites] = given;
     return {
+        {'X', "sites", "all|SITE",
+         "with status, list-jobs, list-providers, reservations, plan, job and why: ask this market "
+         "and all its peers, or these (with commas between them; docs/sites.md)",
+         set_text(sites)},
         {0, "hold", nullptr,
          "with move, freeze, thaw: until 'release', the market does not undo it",
          set_flag(order.hold)},
@@ -461,7 +467,19 @@ int run(int argc, char** argv) {
         "ask through this node's agentd (default: the market on this machine)",
         "ask through this daemon's socket",
         "print the market's JSON",
-        [&](std::span<char*> words) { return parse_words(words, given); },
+        [&](std::span<char*> words) -> Result<CtlQuestion> {
+            TRY_ASSIGN(CtlQuestion question, parse_words(words, given));
+            const bool of_one =
+                (question.verb == "job" || question.verb == "why") && !question.then;
+            const std::string_view word = of_one && !question.args.empty() ? question.args[0] : "";
+            const std::string site(of_site(word).site);
+            if (!given.sites.empty()) {
+                TRY(ask_everywhere(given.sites, question));
+            } else if (!site.empty()) {
+                show_of_site(site, question);
+            }
+            return question;
+        },
         wire::find_market};
     return run_ctl(std::move(tool), argc, argv);
 }

@@ -58,7 +58,8 @@ Result<CtlQuestion> reasons_question(std::span<char*> words, const DecisionOptio
         question.here = codes;
         return question;
     }
-    if (!parse_job_id(name) && !valid_node_name(name))
+    const std::string_view rest = of_site(name).rest;
+    if (!parse_job_id(rest) && !valid_node_name(rest))
         return fail("'" + name + "' is neither a job id nor a node name");
     return CtlQuestion{"why", {name}, reasons_text};
 }

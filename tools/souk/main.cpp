@@ -13,6 +13,7 @@
 #include "market/core/solver.hpp"
 #include "tools/common/typed_options.hpp"
 #include "tools/souk/network.hpp"
+#include "tools/souk/peer.hpp"
 #include "tools/souk/setup.hpp"
 #include "tools/souk/verbs.hpp"
 
@@ -137,6 +138,7 @@ int run(int argc, char** argv) {
     UpArguments a;
     DownOptions down;
     DemoOptions demo;
+    PeerWords peer;
     bool json = false;
     std::string node;
     Nanos span = Nanos::from_s(30);
@@ -191,7 +193,8 @@ int run(int argc, char** argv) {
             {.tool = "souk setup", .summary = "make this machine a market, or a node of one"},
             {.tool = "souk token", .summary = "what lets a machine join a market, once"},
             {.tool = "souk node", .summary = "who has a certificate: list, revoke, renew"},
-            {.tool = "souk operator", .summary = "who may operate the market from elsewhere"}}};
+            {.tool = "souk operator", .summary = "who may operate the market from elsewhere"},
+            peer_line(peer)}};
     return run_command(line, argc, argv);
 }
 

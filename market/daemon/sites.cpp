@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/daemon/sites.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+
+#include "kernel/base/json.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/net/socket.hpp"
+#include "kernel/trust/site_card.hpp"
+
+namespace souk {
+namespace {
+
+constexpr const char* kind_peer = "site-peer";
+constexpr size_t peers_max = 256, questions_each_max = 128;
+constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_pause_min = Nanos::from_ms(100),
+                peer_pause_max = Nanos::from_s(30);
+// A peer may ask so much at once, and go on with one question each time that this has passed.
+constexpr Nanos question_cost = Nanos::from_ms(15), questions_burst = Nanos::from_s(5);
+constexpr int64_t plan_cost = 16;  // in questions
+
+// What the market of one site asks that of another: what anybody may see, and changes nothing.
+bool is_for_sites(std::string_view verb) {
+    constexpr std::string_view verbs[] = {
+        "status", "list-jobs", "list-providers", "reservations", "plan", "job", "why"};
+    return std::ranges::find(verbs, verb) != std::end(verbs);
+}
+
+// The words of these are ids of jobs, and names of nodes.
+bool names_jobs(std::string_view verb) {
+    constexpr std::string_view verbs[] = {"job",  "why",     "story", "load",   "output", "cancel",
+                                          "hold", "release", "move",  "freeze", "thaw",   "await"};
+    return std::ranges::find(verbs, verb) != std::end(verbs);
+}
+
+std::string said_of_site(const std::string& site) { return "site " + site; }
+
+uint64_t other_than_others() {
+    uint64_t seed = 0;
+    if (::getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
+        seed = static_cast<uint64_t>(Loop::now().ns);
+    return seed;
+}
+
+// After a peer has been welcomed it says no more than another site may, and why it ends.
+uint32_t site_to_caller(wire::FrameType type) {
+    return type == wire::frame::error_text ? wire::market_words(type) : wire::site_to_market(type);
+}
+
+}  // namespace
+
+Sites::Sites(Loop& loop, Log& log, const MarketConfig& config, JournalDb& state,
+             Connections& connections, ReplyQueue& replies)
+    : loop_(loop),
+      log_(log),
+      config_(config),
+      state_(state),
+      connections_(connections),
+      replies_(replies),
+      relayed_(loop, connections, questions_each_max) {}
+
+Status Sites::open(wire::Tls* tls) {
+    tls_ = tls;
+    name_ = config_.site;
+    if (!tls_) return {};
+    const trust::Certificate& root = tls_->identity()->root;
+    root_ = root.digest();
+    if (name_.empty()) name_ = root.site();
+    TRY(state_.read_all(kind_peer, [this](const StateDb::Row& row) -> Status {
+        TRY_ASSIGN(const SitePeer record, wire::unpack<SitePeer>(row.value));
+        if (record.name != row.key || !valid_site_name(record.name))
+            return fail("it is of another name");
+        known(record);
+        return {};
+    }));
+    know();
+    return {};
+}
+
+void Sites::call_all() {
+    calls_ = true;
+    for (auto& [site, peer] : peers_) call(site);
+}
+
+void Sites::close() {
+    calls_ = false;
+    peers_.clear();
+    relayed_.close();
+}
+
+Sites::Peer& Sites::known(const SitePeer& record) {
+    const RetryPause pause(peer_pause_min, peer_pause_max, other_than_others());
+    return peers_.insert_or_assign(record.name, Peer(record, pause)).first->second;
+}
+
+void Sites::know() {
+    std::map<std::string, std::string> roots;
+    for (const auto& [site, peer] : peers_) roots.emplace(peer.record.root, site);
+    tls_->know_sites(std::move(roots));
+}
+
+// ---- connections
+
+void Sites::call(const std::string& site) {
+    const auto it = peers_.find(site);
+    if (!calls_ || it == peers_.end() || it->second.record.reached.empty()) return;
+    Peer& peer = it->second;
+    const auto address = Address::parse(peer.record.reached);
+    if (!address) return call_later(peer, address.error().message);
+    auto connecting = loop_.connect(*address, peer_connect_limit, [this, &peer](Result<Fd> socket) {
+        peer.connecting.close();
+        if (const Status done = connected(peer, std::move(socket)); !done)
+            call_later(peer, done.error().message);
+    });
+    if (!connecting) return call_later(peer, connecting.error().message);
+    peer.connecting = std::move(*connecting);
+}
+
+Status Sites::connected(Peer& peer, Result<Fd> socket) {
+    if (!socket) return tl::unexpected(socket.error());
+    TRY_ASSIGN(
+        const uint64_t number,
+        connections_.add_called(std::move(*socket), peer.record.name,
+                                tls_->connector(trust::only(trust::Role::site), peer.record.name)));
+    wire::Hello hello;
+    hello.role = wire::Role::site;
+    hello.site = name_;
+    connections_.send(number, hello);
+    return {};
+}
+
+void Sites::call_later(Peer& peer, const std::string& why) {
+    if (peer.trouble != why)
+        log_.limited("site " + peer.record.name, Loop::now(), Level::warning,
+                     "no connection to a peer",
+                     {{"site", peer.record.name}, {"at", peer.record.reached}, {"WHY", why}});
+    peer.trouble = why;
+    peer.retry = loop_.after(peer.pause.next(), [this, site = peer.record.name] { call(site); });
+}
+
+void Sites::changed(Peer& peer, bool was_connected) {
+    if (peer.connected() == was_connected) return;
+    peer.since = unix_now();
+    if (peer.connected()) return log_.notice("a peer is connected", {{"site", peer.record.name}});
+    log_.notice("a peer is not connected any more", {{"site", peer.record.name}});
+}
+
+Status Sites::greet(uint64_t number, Connection& c, const wire::Hello& hello) {
+    const trust::Peer* const who = c.channel->peer();
+    if (!who || who->subject.roles != trust::only(trust::Role::site))
+        return fail(CauseCode::not_allowed,
+                    "only the market of a peer may call as a site (souk peer add, on both sides)");
+    const auto it = peers_.find(who->subject.name);
+    if (it == peers_.end())
+        return fail(CauseCode::not_allowed, "site " + who->subject.name + " is no peer any more");
+    Peer& peer = it->second;
+    if (hello.site != peer.record.name)
+        return fail(CauseCode::not_possible, "site " + peer.record.name +
+                                                 ", as it is called here, calls itself " +
+                                                 hello.site + ": exchange the cards anew");
+    const bool was_connected = peer.connected();
+    if (const auto old = peer.came) connections_.drop(*old, "replaced by a newer connection");
+    c.kind = Connection::Kind::site;
+    c.node = peer.record.name;
+    peer.came = number;
+    changed(peer, was_connected);
+    return {};
+}
+
+Status Sites::welcomed(uint64_t number, Connection& c, const wire::Frame& f) {
+    if (f.type == wire::frame::error_text) {
+        TRY_ASSIGN(const auto text, wire::unpack<wire::ErrorText>(f.body));
+        return fail(text.text.code, "it says: " + text.text);
+    }
+    if (f.type != wire::frame::welcome) return fail("it does not begin with a welcome");
+    TRY_ASSIGN(const auto welcome, wire::unpack<wire::Welcome>(f.body));
+    TRY(wire::check_version(welcome.version, welcome.program));
+    const auto it = peers_.find(c.node);
+    if (it == peers_.end()) return fail("it is no peer any more");
+    if (welcome.name != c.node)
+        return fail("it calls itself " + welcome.name + ": exchange the cards anew");
+    Peer& peer = it->second;
+    const bool was_connected = peer.connected();
+    c.kind = Connection::Kind::site;
+    c.channel->allow(site_to_caller);
+    peer.called = number;
+    peer.trouble.clear();
+    peer.pause.reset();
+    changed(peer, was_connected);
+    return {};
+}
+
+void Sites::ended(uint64_t number, const Connection& c, const Error& error) {
+    const auto it = peers_.find(c.node);
+    if (it == peers_.end()) return;
+    Peer& peer = it->second;
+    const bool was_connected = peer.connected();
+    relayed_.lost(said_of_site(c.node));
+    if (peer.came == number) {
+        peer.came.reset();
+    } else if (peer.called == number || c.kind == Connection::Kind::called) {
+        peer.called.reset();
+        call_later(peer, error.message.empty() ? "it has closed the connection" : error.message);
+    }
+    changed(peer, was_connected);
+}
+
+// ---- questions
+
+// Which other site the words of the question name; empty: none. This site's name is taken from
+// them. Errors: several sites, or a verb that is for a site's own market alone.
+Result<std::string> Sites::foreign(wire::CtlRequest& request) const {
+    std::string site;
+    if (request.verb == "at") {
+        if (request.args.size() < 2) return fail("at takes a site, and what is asked there");
+        site = request.args[0];
+        request.verb = request.args[1];
+        request.args.erase(request.args.begin(), request.args.begin() + 2);
+        if (!is_for_sites(request.verb))
+            return fail(CauseCode::not_allowed,
+                        request.verb + " is for a site's own market: ask there");
+        if (site == name_) site.clear();
+    }
+    if (!names_jobs(request.verb)) return site;
+    for (std::string& word : request.args) {
+        // "array=lab:n1.7[1-3]", "range=lab:n1.7-9"
+        const size_t begin = word.starts_with("array=") || word.starts_with("range=") ? 6 : 0;
+        const std::string of(of_site(std::string_view(word).substr(begin)).site);
+        if (of.empty()) continue;
+        if (of == name_) {
+            word.erase(begin, of.size() + 1);
+            continue;
+        }
+        if (!is_for_sites(request.verb) || (!site.empty() && site != of))
+            return fail(CauseCode::not_allowed, word.substr(begin) + " is of site " + of + ": " +
+                                                    request.verb + " is for its own market");
+        site = of;
+    }
+    return site;
+}
+
+bool Sites::refuse(uint64_t number, const wire::CtlRequest& request, const Error& why) {
+    replies_.refuse(number, request, as_asked(why));
+    return true;
+}
+
+bool Sites::takes(uint64_t number, wire::CtlRequest& request) {
+    if (request.verb.starts_with("peer-")) {
+        const auto answered = answer(request);
+        if (!answered) return refuse(number, request, answered.error());
+        replies_.add(number, {request.request, true, {}, *answered, {}});
+        return true;
+    }
+    const auto site = foreign(request);
+    if (!site) return refuse(number, request, site.error());
+    if (site->empty()) return false;
+    const Status passed = pass(number, *site, request);
+    if (!passed) refuse(number, request, passed.error());
+    return true;
+}
+
+Status Sites::pass(uint64_t number, const std::string& site, const wire::CtlRequest& request) {
+    const auto it = peers_.find(site);
+    if (it == peers_.end())
+        return fail(CauseCode::not_found, "there is no peer " + site + " (souk peer list)");
+    Peer& peer = it->second;
+    if (!peer.connected())
+        return fail(CauseCode::away,
+                    "site " + site + " is not connected" +
+                        (peer.trouble.empty() ? std::string() : ": " + peer.trouble));
+    ++peer.passed;
+    const uint64_t way = peer.called ? *peer.called : *peer.came;
+    return relayed_.pass(number, request, said_of_site(site), *connections_.at(way).channel);
+}
+
+bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& request) {
+    Peer& peer = peers_.at(c.node);
+    ++peer.asked;
+    const auto no = [&](CauseCode code, std::string why) {
+        ++peer.refused;
+        replies_.refuse(number, request, Cause(code, std::move(why)));
+        return false;
+    };
+    const std::string verb = request.verb;
+    if (!is_for_sites(verb))
+        return no(CauseCode::not_allowed, "another site may not ask for " + verb.substr(0, 40));
+    const Nanos now = Loop::now();
+    if (peer.free_at > now + questions_burst)
+        return no(CauseCode::too_many, "site " + c.node + " asks too much: again in a moment");
+    peer.free_at =
+        std::max(peer.free_at, now) + Nanos{question_cost.ns * (verb == "plan" ? plan_cost : 1)};
+    const auto site = foreign(request);
+    if (!site || !site->empty())
+        return no(CauseCode::not_allowed,
+                  "a site is asked about itself alone, and this is " + name_);
+    return true;
+}
+
+Status Sites::answered(const Connection& c, const wire::Frame& f) {
+    TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
+    reply.away = false;  // that is about a node's own market
+    if (!reply.ok) reply.error = reply.error.within(said_of_site(c.node) + ": ");
+    relayed_.answered(said_of_site(c.node), std::move(reply));
+    return {};
+}
+
+// ---- what operators say of peers
+
+Result<std::string> Sites::answer(const wire::CtlRequest& request) {
+    if (request.verb == "peer-list") return list();
+    if (request.verb != "peer-add" && request.verb != "peer-remove")
+        return fail("the market does not know the verb '" + request.verb + "'");
+    if (request.uid != 0)
+        return fail(CauseCode::not_allowed, "only an operator may do that: root, on the market");
+    if (!tls_)
+        return fail(CauseCode::not_possible,
+                    "this market runs without certificates, and its peers could not know it: souk "
+                    "setup market");
+    return request.verb == "peer-add" ? add(request.args) : remove(request.args);
+}
+
+Status Sites::may_add(const std::string& name, const std::string& root) const {
+    if (root == root_) return fail(CauseCode::not_possible, "this is the card of this very market");
+    if (name == name_)
+        return fail(CauseCode::not_possible,
+                    "both sites are called " + name +
+                        ": one of them needs another name (`site` of marketd's configuration)");
+    for (const auto& [site, peer] : peers_) {
+        if ((site == name) != (peer.record.root == root))
+            return fail(CauseCode::not_possible,
+                        site == name ? "there is a peer " + name +
+                                           " already, with another root: if it is gone, `souk peer "
+                                           "remove " +
+                                           name + "` first"
+                                     : "this is the root of peer " + site +
+                                           ": if it has another name now, `souk peer remove " +
+                                           site + "` first");
+    }
+    if (!peers_.contains(name) && peers_.size() >= peers_max)
+        return fail(CauseCode::too_many, "there are " + std::to_string(peers_max) + " peers");
+    return {};
+}
+
+Result<std::string> Sites::add(const std::vector<std::string>& args) {
+    if (args.size() != 2) return fail("peer-add takes a card and an address, or -");
+    TRY_ASSIGN(const trust::SiteCard card, trust::parse_site_card(args[0]));
+    const std::string reached = args[1] == "-" ? "" : args[1];
+    if (!reached.empty()) TRY(Address::parse(reached));
+    if (reached.empty() != card.address.empty())
+        return fail("the card has an address exactly if it is looked up");
+    TRY(may_add(card.name, card.root));
+    const SitePeer record{card.name, card.address, card.root, reached, unix_now()};
+    state_.put(kind_peer, record.name, wire::pack(record));
+    log_.notice("a peer is added",
+                {{"site", card.name}, {"at", card.address}, {"root", card.root}});
+    state_.journal().then([this, record] {
+        if (const auto before = peers_.find(record.name); before != peers_.end()) {
+            before->second.record = record;
+            before->second.pause.reset();
+        } else {
+            known(record);
+            know();
+        }
+        if (Peer& peer = peers_.at(record.name); !peer.called) call(record.name);
+    });
+    JsonWriter j;
+    j.begin_object().field("site", card.name).field("root", card.root).end_object();
+    return j.take();
+}
+
+Result<std::string> Sites::remove(const std::vector<std::string>& args) {
+    if (args.size() != 1) return fail("peer-remove takes a site");
+    if (!peers_.contains(args[0]))
+        return fail(CauseCode::not_found, "there is no peer " + args[0] + " (souk peer list)");
+    state_.erase(kind_peer, args[0]);
+    log_.notice("a peer is removed", {{"site", args[0]}});
+    state_.journal().then([this, site = args[0]] {
+        const auto gone = peers_.find(site);
+        if (gone == peers_.end()) return;
+        relayed_.lost(said_of_site(site));
+        std::vector<uint64_t> numbers;
+        for (const auto& [number, c] : connections_.all())
+            if ((c.kind == Connection::Kind::site || c.kind == Connection::Kind::called) &&
+                c.node == site)
+                numbers.push_back(number);
+        peers_.erase(gone);
+        know();
+        for (const uint64_t number : numbers)
+            connections_.drop(number,
+                              Cause(CauseCode::not_allowed, "this site is no peer here any more"));
+    });
+    JsonWriter j;
+    j.begin_object().field("site", args[0]).end_object();
+    return j.take();
+}
+
+std::string Sites::list() const {
+    JsonWriter j;
+    j.begin_object().field("site", name_).field("root", root_).field("listen", config_.listen);
+    j.key("peers").begin_array();
+    for (const auto& [site, peer] : peers_) {
+        const SitePeer& r = peer.record;
+        j.begin_object().field("site", site).field("address", r.address).field("root", r.root);
+        j.field("added_unix_s", r.added.seconds()).field("connected", peer.connected());
+        j.field("called", peer.called.has_value()).field("calls", peer.came.has_value());
+        if (peer.since.ns > 0) j.field("since_unix_s", peer.since.seconds());
+        if (!peer.trouble.empty()) j.field("trouble", peer.trouble);
+        j.field("asked_it", peer.passed)
+            .field("it_asked", peer.asked)
+            .field("refused", peer.refused);
+        j.end_object();
+    }
+    return j.end_array().end_object().take();
+}
+
+}  // namespace souk

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Sites: the markets of other sites that this one has as peers (docs/sites.md): their records, the
+// connections with them, and what the two ask each other. An operator of each side has added the
+// other's card; until both have, no connection comes about.
+//
+// The market calls each peer whose address it has, again and again with growing pauses, and takes
+// the call of each. Either connection serves for the questions of both sides, so a peer that can
+// call and cannot be called is a full one. What a peer says is a claim: it is asked for what
+// anybody may see, for the tool that asked, and nothing of it enters the market's own state.
+//
+// With no peers nothing of this runs. Owned by Marketd.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel/base/retry.hpp"
+#include "kernel/sys/store/journal_db.hpp"
+#include "market/daemon/connections.hpp"
+#include "market/daemon/relayed_questions.hpp"
+#include "market/daemon/step_taker.hpp"
+#include "market/store/trust_records.hpp"
+
+namespace souk {
+
+class Sites {
+  public:
+    Sites(Loop& loop, Log& log, const MarketConfig& config, JournalDb& state,
+          Connections& connections, ReplyQueue& replies);
+
+    // Reads which peers there are. `tls` is null in an insecure market, which has none. Errors: the
+    // database, or the configured name is none.
+    Status open(wire::Tls* tls);
+    // Calls all of them; to be called when the market listens.
+    void call_all();
+    void close();
+    const std::string& name() const { return name_; }
+
+    // -- greetings: an error ends the connection with that word
+
+    // A market has called that says it is a peer's.
+    Status greet(uint64_t number, Connection& c, const wire::Hello& hello);
+    // A peer that was called has answered.
+    Status welcomed(uint64_t number, Connection& c, const wire::Frame& frame);
+    void ended(uint64_t number, const Connection& c, const Error& error);
+
+    // -- words
+
+    // Deals with a tool's question that is about peers, or about what is of another site: it is
+    // answered, passed on or refused then, and true is returned. Else the name of this site is
+    // taken from its words, where it stands before a job.
+    bool takes(uint64_t number, wire::CtlRequest& request);
+    // A peer's question: whether it is answered here, with this site's name taken from it. Else it
+    // is refused.
+    bool admits(uint64_t number, const Connection& c, wire::CtlRequest& request);
+    Status answered(const Connection& c, const wire::Frame& frame);
+
+  private:
+    struct Peer {
+        Peer(SitePeer r, RetryPause p) : record(std::move(r)), pause(p) {}
+        SitePeer record;
+        RetryPause pause;
+        Connect connecting{};
+        Timer retry{};
+        // the connections with it, each only once both have said who they are
+        std::optional<uint64_t> called{}, came{};
+        Nanos since{};          // Unix time: it is connected (or not) since then; 0: never yet
+        std::string trouble{};  // why the last call came to nothing; empty: it did not
+        Nanos free_at{};        // when it has not asked too much
+        uint64_t asked = 0, refused = 0;  // its questions here, since this process began
+        uint64_t passed = 0;              // questions to it
+        bool connected() const { return called || came; }
+    };
+
+    Result<std::string> answer(const wire::CtlRequest& request);
+    Result<std::string> add(const std::vector<std::string>& args);
+    Result<std::string> remove(const std::vector<std::string>& args);
+    std::string list() const;
+    Status may_add(const std::string& name, const std::string& root) const;
+    Status pass(uint64_t number, const std::string& site, const wire::CtlRequest& request);
+    bool refuse(uint64_t number, const wire::CtlRequest& request, const Error& why);
+    Result<std::string> foreign(wire::CtlRequest& request) const;
+    Peer& known(const SitePeer& record);
+    void know();
+    void call(const std::string& site);
+    Status connected(Peer& peer, Result<Fd> socket);
+    void call_later(Peer& peer, const std::string& why);
+    void changed(Peer& peer, bool was_connected);
+
+    Loop& loop_;
+    Log& log_;
+    const MarketConfig& config_;
+    JournalDb& state_;
+    Connections& connections_;
+    ReplyQueue& replies_;
+    wire::Tls* tls_ = nullptr;
+    std::string name_, root_;
+    std::map<std::string, Peer> peers_;
+    RelayedQuestions relayed_;
+    bool calls_ = false;
+};
+
+}  // namespace souk

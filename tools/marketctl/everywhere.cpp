@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/marketctl/everywhere.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "kernel/base/cause.hpp"
+#include "kernel/base/ids.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "tools/common/table.hpp"
+#include "tools/common/typed_options.hpp"
+
+namespace souk::tools {
+namespace {
+
+// The market gives a silent peer 5 s; a site may need several parts.
+constexpr Nanos part_limit = Nanos::from_s(10), site_limit = Nanos::from_s(20);
+constexpr size_t at_once = 16, depth_max = 16;
+
+constexpr std::string_view everywhere_verbs[] = {
+    "status", "list-jobs", "list-providers", "reservations", "plan", "job", "why"};
+
+// The answers to these are lists, which are shown as one.
+bool is_list(std::string_view verb) { return verb != "status" && verb != "job" && verb != "why"; }
+
+struct Site {
+    std::string name;
+    bool own = false;
+    std::optional<Json> answer{};
+    Error error{};
+    // It said something, though perhaps that it will not.
+    bool silent() const {
+        return !answer && (error.cause == CauseCode::away || error.cause == CauseCode::none);
+    }
+};
+
+// What these keys name gets the site before it, if it is a job or a node.
+void name_fully(Json& value, const std::string& site, size_t depth = 0) {
+    constexpr std::string_view keys[] = {"id",   "array", "gang", "group", "first",
+                                         "node", "where", "home", "job",   "going_to"};
+    if (depth > depth_max) return;
+    if (value.is_array())
+        for (Json& one : value) name_fully(one, site, depth + 1);
+    if (!value.is_object()) return;
+    for (auto& [key, one] : value.items()) {
+        name_fully(one, site, depth + 1);
+        if (!one.is_string() || std::ranges::find(keys, key) == std::end(keys)) continue;
+        const auto text = one.get<std::string>();
+        if (parse_job_id(text) || valid_node_name(text)) one = site + ":" + text;
+    }
+}
+
+// All parts of one site's answer.
+Result<std::string> whole_answer(const Site& site, const CtlQuestion& question,
+                                 const AskPart& ask) {
+    const Nanos until = monotonic_now() + site_limit;
+    std::vector<std::string> args = question.args;
+    if (!site.own) args.insert(args.begin(), {site.name, question.verb});
+    Answer parts;
+    for (std::string after;;) {
+        const Nanos left = until - monotonic_now();
+        if (left.ns <= 0) return fail(CauseCode::away, "its answer was not whole within 20 s");
+        auto part = ask(site.own ? question.verb : "at", args, after, std::min(left, part_limit));
+        if (!part && part.error().code == ETIMEDOUT)
+            return fail(CauseCode::away, "it did not answer in time");
+        if (!part) return tl::unexpected(std::move(part).error());
+        parts.push_back(std::move(part->json));
+        if (part->next.empty()) return joined(std::move(parts));
+        after = std::move(part->next);
+    }
+}
+
+// Runs on a thread: what is wrong with an answer is that site's error.
+void ask_site(Site& site, const CtlQuestion& question, const AskPart& ask) try {
+    auto text = whole_answer(site, question, ask);
+    if (!text) {
+        site.error = std::move(text).error();
+        return;
+    }
+    Json answer = parse_json(*text);
+    if (answer.is_discarded() || answer.is_array() != is_list(question.verb)) {
+        site.error = {0, "its answer is none to this question", CauseCode::invalid};
+        return;
+    }
+    if (!site.own) name_fully(answer, site.name);
+    site.answer = std::move(answer);
+} catch (const std::exception& e) {
+    site.error = {0, "its answer cannot be read: " + std::string(e.what()), CauseCode::invalid};
+}
+
+void ask_all(std::vector<Site>& sites, const CtlQuestion& question, const AskPart& ask) {
+    std::atomic<size_t> next{0};
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < std::min(sites.size(), at_once); ++i)
+        threads.emplace_back([&] {
+            for (size_t at = next++; at < sites.size(); at = next++)
+                ask_site(sites[at], question, ask);
+        });
+    for (std::thread& thread : threads) thread.join();
+}
+
+// The own site first, then the peers by name: all, or those that are named.
+Result<std::vector<Site>> sites_of(const std::string& named, const AskPart& ask, Nanos patience) {
+    TRY_ASSIGN(const Answer list, ask_again(
+                                      [&]() -> Result<Answer> {
+                                          TRY_ASSIGN(auto part,
+                                                     ask("peer-list", {}, "", part_limit));
+                                          return Answer{std::move(part.json)};
+                                      },
+                                      "status", patience));
+    TRY_ASSIGN(const Json known, parse_object(list));
+    std::vector<Site> all = {{known.value("site", ""), true}};
+    for (const Json& peer : known.value("peers", Json::array()))
+        all.push_back({peer.value("site", "")});
+    if (named == "all") return all;
+    std::vector<Site> chosen;
+    for (const std::string& name : comma_parts(named)) {
+        const auto it =
+            std::ranges::find_if(all, [&](const Site& site) { return site.name == name; });
+        if (it == all.end())
+            return fail(CauseCode::not_found, "there is no peer " + name + " (souk peer list)");
+        if (std::ranges::none_of(chosen, [&](const Site& site) { return site.name == name; }))
+            chosen.push_back(*it);
+    }
+    return chosen;
+}
+
+std::string json_text(const std::vector<Site>& sites) {
+    Json all = Json::array();
+    for (const Site& site : sites) {
+        Json one = {{"site", site.name}, {"own", site.own}};
+        if (site.answer) {
+            one["answer"] = *site.answer;
+        } else {
+            one["error"] = site.error.message;
+            one["code"] = std::string(to_string(site.error.cause));
+        }
+        all.push_back(std::move(one));
+    }
+    return Json{{"sites", std::move(all)}}.dump();
+}
+
+// Several lists as one; other answers one below the other, each with its site's name above it.
+Result<std::string> text_of_sites(const std::vector<Site>& sites, const CtlQuestion& question) {
+    if (is_list(question.verb)) {
+        Json all = Json::array();
+        for (const Site& site : sites)
+            if (site.answer)
+                for (const Json& row : *site.answer) all.push_back(row);
+        return question.text({all.dump()});
+    }
+    std::string text;
+    for (const Site& site : sites) {
+        text += (text.empty() ? "" : "\n\n") + ("site " + site.name) + "\n";
+        if (!site.answer) {
+            text += "no answer: " + site.error.message;
+            continue;
+        }
+        TRY_ASSIGN(const std::string block, question.text({site.answer->dump()}));
+        text += block;
+    }
+    return text;
+}
+
+// Success means that each site has answered; of one job, that one has it and none was silent.
+Status verdict_of(const std::vector<Site>& sites, const CtlQuestion& question) {
+    const size_t answered = static_cast<size_t>(
+        std::ranges::count_if(sites, [](const Site& site) { return site.answer.has_value(); }));
+    std::string missing;
+    CauseCode code = CauseCode::none;
+    for (const Site& site : sites) {
+        if (site.answer || (!is_list(question.verb) && answered > 0 && !site.silent())) continue;
+        missing += (missing.empty() ? "" : "; ") + site.name + ": " + site.error.message;
+        if (code == CauseCode::none || site.silent()) code = site.error.cause;
+    }
+    if (missing.empty()) return {};
+    return fail(code, std::to_string(answered) + " of " + std::to_string(sites.size()) +
+                          " sites answered; " + missing);
+}
+
+}  // namespace
+
+Status ask_everywhere(const std::string& sites, CtlQuestion& question) {
+    if (std::ranges::find(everywhere_verbs, question.verb) == std::end(everywhere_verbs) ||
+        question.then || question.here)
+        return fail((question.verb.empty() ? "this" : question.verb) +
+                    ": -X is for status, list-jobs, list-providers, reservations, plan, job and "
+                    "why");
+    CtlQuestion plain = question;
+    question.asks = [plain = std::move(plain), named = sites](const AskPart& ask, Nanos patience,
+                                                              bool json) -> Result<CtlShown> {
+        TRY_ASSIGN(std::vector<Site> all, sites_of(named, ask, patience));
+        ask_all(all, plain, ask);
+        CtlShown shown;
+        if (json) {
+            shown.text = json_text(all);
+        } else {
+            TRY_ASSIGN(shown.text, text_of_sites(all, plain));
+        }
+        shown.verdict = verdict_of(all, plain);
+        return shown;
+    };
+    return {};
+}
+
+void show_of_site(const std::string& site, CtlQuestion& question) {
+    CtlQuestion plain = question;
+    question.asks = [plain = std::move(plain), site](const AskPart& ask, Nanos patience,
+                                                     bool json) -> Result<CtlShown> {
+        TRY_ASSIGN(const Answer answer,
+                   ask_again(
+                       [&]() -> Result<Answer> {
+                           TRY_ASSIGN(auto part, ask(plain.verb, plain.args, "", part_limit));
+                           return Answer{std::move(part.json)};
+                       },
+                       plain.verb, patience));
+        TRY_ASSIGN(Json named, parse_object(answer));
+        name_fully(named, site);
+        CtlShown shown{named.dump(), {}};
+        if (!json) {
+            TRY_ASSIGN(shown.text, plain.text({shown.text}));
+        }
+        return shown;
+    };
+}
+
+}  // namespace souk::tools

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/souk/peer.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "kernel/base/cause.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/net/socket.hpp"
+#include "kernel/trust/site_card.hpp"
+#include "tools/common/ask.hpp"
+#include "tools/common/paths.hpp"
+#include "tools/common/table.hpp"
+#include "tools/common/typed_options.hpp"
+#include "tools/souk/invite.hpp"
+#include "tools/souk/verbs.hpp"
+
+namespace souk {
+namespace {
+
+using tools::Json;
+constexpr size_t card_file_bytes_max = 4096;
+
+Result<Json> ask_of_peers(const PeerWords& w, const std::string& verb,
+                          const std::vector<std::string>& args = {}) {
+    constexpr Nanos patience = Nanos::from_s(5);
+    const auto find = [&]() -> Result<std::string> { return wire::find_market(w.socket, ""); };
+    TRY_ASSIGN(const auto parts, tools::ask(find, verb, args, patience));
+    return tools::parse_object(parts);
+}
+
+// The card itself, or the first line of a file that holds it.
+Result<trust::SiteCard> card_of(const std::string& word) {
+    std::string text = word;
+    if (!word.starts_with("souk-site/")) {
+        auto file = read_file(AT_FDCWD, word, card_file_bytes_max);
+        if (!file) return wrap("a card or a file with one", file.error());
+        text = file->substr(0, file->find_first_of("\r\n"));
+    }
+    return trust::parse_site_card(text);
+}
+
+Status peer_card(const PeerWords& w) {
+    TRY_ASSIGN(const Json known, ask_of_peers(w, "peer-list"));
+    trust::SiteCard card{known.value("site", ""), w.address, known.value("root", "")};
+    if (card.root.empty())
+        return fail(CauseCode::not_possible,
+                    "this market runs without certificates, and its peers could not know it: souk "
+                    "setup market");
+    if (card.address.empty()) {
+        TRY_ASSIGN(card.address, reached_at(known.value("listen", "")));
+    }
+    if (card.address == "none") card.address.clear();
+    TRY(trust::parse_site_card(card.text()));
+    return tools::print(card.text());
+}
+
+Status peer_add(const PeerWords& w) {
+    TRY_ASSIGN(const trust::SiteCard card, card_of(w.card));
+    std::string reached = "-";
+    if (!card.address.empty()) {
+        TRY_ASSIGN(const Address address, Address::resolve(card.address));
+        reached = address.text();
+    }
+    TRY(ask_of_peers(w, "peer-add", {card.text(), reached}));
+    return tools::print("site " + card.name + " is a peer of this market; its root is " +
+                        card.root +
+                        "\nwhen its operator has added this site's card (souk peer card), the two "
+                        "connect: souk peer list");
+}
+
+std::string state_of(const Json& peer) {
+    if (!peer.value("connected", false)) return "away";
+    const bool there = peer.value("called", false), here = peer.value("calls", false);
+    return there && here ? "connected" : there ? "connected, called" : "connected, calls";
+}
+
+Status peer_list(const PeerWords& w) {
+    TRY_ASSIGN(const Json known, ask_of_peers(w, "peer-list"));
+    if (w.as_json) return tools::print(known.dump());
+    tools::Table table({{"Site"}, {"Address"}, {"State"}, {"Since"}, {"Root"}});
+    for (const Json& peer : known.value("peers", Json::array()))
+        table.add({tools::field(peer, "site"), tools::field(peer, "address"), state_of(peer),
+                   tools::local_time(peer, "since_unix_s"),
+                   tools::field(peer, "root").substr(0, 16)});
+    TRY(tools::print("this site is " + tools::field(known, "site")));
+    return tools::print(table.text());
+}
+
+Status peer_status(const PeerWords& w) {
+    TRY_ASSIGN(const Json known, ask_of_peers(w, "peer-list"));
+    for (const Json& peer : known.value("peers", Json::array())) {
+        if (peer.value("site", "") != w.site) continue;
+        if (w.as_json) return tools::print(peer.dump());
+        std::vector<std::pair<std::string, std::string>> rows = {
+            {"Site", w.site},
+            {"Root", tools::field(peer, "root")},
+            {"Address", tools::field(peer, "address")},
+            {"Peer since", tools::local_time(peer, "added_unix_s")},
+            {"State", state_of(peer)},
+            {"So since", tools::local_time(peer, "since_unix_s")}};
+        if (peer.contains("trouble")) rows.emplace_back("Last call", tools::field(peer, "trouble"));
+        rows.emplace_back("Asked it", tools::field(peer, "asked_it") + " questions");
+        rows.emplace_back("It asked", tools::field(peer, "it_asked") + " questions, of which " +
+                                          tools::field(peer, "refused") + " were refused");
+        return tools::print(tools::lines(rows));
+    }
+    return fail(CauseCode::not_found, "there is no peer " + w.site + " (souk peer list)");
+}
+
+Status peer_remove(const PeerWords& w) {
+    return ask_of_peers(w, "peer-remove", {w.site}).map([](auto&&) {});
+}
+
+int ended_as(const Status& status) { return status ? 0 : complain(status.error()); }
+
+}  // namespace
+
+tools::CommandLine peer_line(PeerWords& w) {
+    const auto socket = option(0, "socket", w.socket, tools::any_text(), "marketd's socket");
+    const tools::Option as_json = {0, "json", nullptr, "as JSON", tools::set_flag(w.as_json)};
+    const std::vector<tools::Argument> site = {{"SITE", "", tools::set_text(w.site)}};
+    return {
+        .tool = "souk peer",
+        .summary = "the other sites that this market has as peers",
+        .commands = {
+            {.tool = "souk peer card",
+             .summary = "what another site's operator adds to have this one as a peer",
+             .options = {option(0, "address", w.address, tools::any_text(),
+                                "HOST:PORT at which this market is reached from there, or none "
+                                "(default: as it listens)"),
+                         socket},
+             .run = [&w] { return ended_as(peer_card(w)); }},
+            {.tool = "souk peer add",
+             .summary = "that site is a peer from now on, or is reached at another address",
+             .options = {socket},
+             .arguments = {{"CARD", "as souk peer card prints it there, or a file that holds it",
+                            tools::set_text(w.card)}},
+             .run = [&w] { return ended_as(peer_add(w)); }},
+            {.tool = "souk peer remove",
+             .summary = "that site is a peer no more, at once",
+             .options = {socket},
+             .arguments = site,
+             .run = [&w] { return ended_as(peer_remove(w)); }},
+            {.tool = "souk peer list",
+             .summary = "the peers, and which are connected",
+             .options = {as_json, socket},
+             .run = [&w] { return ended_as(peer_list(w)); }},
+            {.tool = "souk peer status",
+             .summary = "all about one peer",
+             .options = {as_json, socket},
+             .arguments = site,
+             .run = [&w] { return ended_as(peer_status(w)); }}}};
+}
+
+}  // namespace souk

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// souk peer: the other sites that this market has as peers (docs/sites.md).
+#pragma once
+
+#include <string>
+
+#include "tools/common/args.hpp"
+
+namespace souk {
+
+// The command line gives these.
+struct PeerWords {
+    std::string socket, address, card, site;
+    bool as_json = false;
+};
+
+// `words` outlives the parsing.
+tools::CommandLine peer_line(PeerWords& words);
+
+}  // namespace souk
