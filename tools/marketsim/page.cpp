@@ -54,14 +54,14 @@ std::optional<Point> point_of(const PageJson& variant, const char* figure, const
     return point;
 }
 
-constexpr const char *means = "over_seeds", *differences = "more_by_seed";
+constexpr const char *page_means = "over_seeds", *page_differences = "more_by_seed";
 
-std::vector<Series> series_of(const PageJson& variants, const char* among = means) {
+std::vector<Series> series_of(const PageJson& variants, const char* among = page_means) {
     std::vector<Series> all;
     for (const sim::Figure& figure : sim::figures()) {
         Series series{figure.name, figure.unit, {}};
         for (const PageJson& variant : variants) {
-            if (among == differences && !variant.contains(differences)) continue;
+            if (among == page_differences && !variant.contains(page_differences)) continue;
             if (const auto point = point_of(variant, figure.name, among))
                 series.points.push_back(*point);
         }
@@ -282,9 +282,9 @@ Html differences_part(const PageJson& variants) {
     std::vector<std::string> names;
     std::string base;
     for (const PageJson& v : variants)
-        if (v.contains(differences)) {
+        if (v.contains(page_differences)) {
             names.push_back(v.value("variant", ""));
-            base = v[differences].value("than", "");
+            base = v[page_differences].value("than", "");
         }
     if (names.empty()) return h;
     h.markup("<h2>Differences from ").text(base).markup("</h2><p>");
@@ -292,7 +292,7 @@ Html differences_part(const PageJson& variants) {
            " with the same seed, with the half width of its 95 % interval. *: the interval leaves "
            "out 0.");
     return h.markup("</p>").add(
-               figures_table("Differences", series_of(variants, differences), names, true)),
+               figures_table("Differences", series_of(variants, page_differences), names, true)),
            h;
 }
 
