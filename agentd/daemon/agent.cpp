@@ -22,6 +22,56 @@ constexpr Nanos load_period = Nanos::from_s(1);
 constexpr Nanos group_kept = Nanos::from_s(10);
 constexpr uint64_t trim_ticks = 30;
 
+// Keys that a running agentd takes from a new configuration.
+constexpr ReloadedKey<Config> reloaded_keys[] = {
+    {"attributes", take_member<&Config::attributes>},
+    {"awake_for_moves", take_member<&Config::awake_for_moves>},
+    {"check_ahead", take_member<&Config::check_precopy>},
+    {"cpu_weight", take_member<&Config::cpu_weight>},
+    {"cpus", take_member<&Config::cpus>},
+    {"disk_mb_per_s", take_member<&Config::disk_mb_per_s>},
+    {"empty_s", take_member<&Config::promise, &OwnerPromise::empty>},
+    {"files", take_member<&Config::files>},
+    {"files_tmp", take_member<&Config::files_tmp>},
+    {"frames", take_member<&Config::frames>},
+    {"frames_warning_s", take_member<&Config::frames_warning>},
+    {"frames_zone", take_member<&Config::frames_zone>},
+    {"free_cpu_ms", take_member<&Config::promise, &OwnerPromise::free_cpu>},
+    {"free_memory_s", take_member<&Config::promise, &OwnerPromise::free_memory>},
+    {"leave_mb_per_s", take_member<&Config::leave_mb_per_s>},
+    {"local_paths", take_member<&Config::local_paths>},
+    {"memory_default_mb", take_member<&Config::home, &Home::Limits::memory_default_mb>},
+    {"memory_mb", take_member<&Config::memory_mb>},
+    {"near_group", take_member<&Config::near_group>},
+    {"near_mbit_per_s", take_member<&Config::near_mbit_per_s>},
+    {"near_round_trip_us", take_member<&Config::near_round_trip_us>},
+    {"on_market", take_member<&Config::on_market>},
+    {"owner_away_s", take_member<&Config::presence, &OwnerUsePolicy::away>},
+    {"owner_cpu_percent", take_member<&Config::owner_cpu_percent>},
+    {"owner_free_mb", take_member<&Config::owner_free_mb>},
+    {"owner_input", take_member<&Config::owner_signs>},
+    {"owner_leave_s", take_member<&Config::presence, &OwnerUsePolicy::leave>},
+    {"owner_network_mb_per_s", take_member<&Config::owner_network_mb_per_s>},
+    {"owner_pressure_ms", take_member<&Config::owner_signs>},
+    {"owner_programs", take_member<&Config::owner_signs>},
+    {"owner_return", take_member<&Config::presence, &OwnerUsePolicy::on_return>},
+    {"owner_sessions", take_member<&Config::owner_signs>},
+    {"owner_stop_s", take_member<&Config::presence, &OwnerUsePolicy::stop>},
+    {"owner_wait_ms", take_member<&Config::owner_wait>},
+    {"owners", take_member<&Config::owners>},
+    {"pids_max", take_member<&Config::pids_max>},
+    {"price", take_member<&Config::price>},
+    {"price_curve", take_member<&Config::price_curve>},
+    {"programs", take_member<&Config::programs>},
+    {"resource_devices", take_member<&Config::resources>},
+    {"resource_reserves", take_member<&Config::resources>},
+    {"resources", take_member<&Config::resources>},
+    {"share", take_member<&Config::share>},
+    {"shared_files", take_member<&Config::shared_files>},
+    {"speed", take_member<&Config::speed>},
+    {"swap_mb", take_member<&Config::swap_mb>},
+    {"wake", take_member<&Config::home, &Home::Limits::wake>},
+};
 }  // namespace
 
 Agent::Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& root)
@@ -280,100 +330,15 @@ void Agent::tick_load() {
     load_timer_ = loop_.after(load_period, [this] { tick_load(); });
 }
 
-std::span<const std::string_view> Agent::reloaded() {
-    static constexpr std::string_view keys[] = {
-        "attributes",
-        "awake_for_moves",
-        "check_ahead",
-        "cpu_weight",
-        "cpus",
-        "disk_mb_per_s",
-        "empty_s",
-        "files",
-        "files_tmp",
-        "frames",
-        "frames_warning_s",
-        "frames_zone",
-        "free_cpu_ms",
-        "free_memory_s",
-        "leave_mb_per_s",
-        "local_paths",
-        "memory_default_mb",
-        "memory_mb",
-        "near_group",
-        "near_mbit_per_s",
-        "near_round_trip_us",
-        "on_market",
-        "owner_away_s",
-        "owner_cpu_percent",
-        "owner_free_mb",
-        "owner_input",
-        "owner_leave_s",
-        "owner_network_mb_per_s",
-        "owner_pressure_ms",
-        "owner_programs",
-        "owner_return",
-        "owner_sessions",
-        "owner_stop_s",
-        "owner_wait_ms",
-        "owners",
-        "pids_max",
-        "price",
-        "price_curve",
-        "programs",
-        "resource_devices",
-        "resource_reserves",
-        "resources",
-        "share",
-        "shared_files",
-        "speed",
-        "swap_mb",
-        "wake",
-    };
-    return keys;
-}
-
 // The offer is made anew, as at a start. What pvdctl has set still holds over the configuration.
-Status Agent::reload(const Config& config) {
-    TRY_ASSIGN(Provider provider, offer_->made_of(config));
+Result<ConfigChange> Agent::reload(const Config& now, ConfigText& text, const ConfigText& read) {
+    TRY_ASSIGN(Provider provider, offer_->made_of(now));
     // The file of users may have changed too. souk-root knows its path from the start.
     TRY(guests_->users().reload(config_));
-    config_.owners = config.owners;
-    config_.files = config.files;
-    config_.shared_files = config.shared_files;
-    config_.files_tmp = config.files_tmp;
-    config_.local_paths = config.local_paths;
-    config_.attributes = config.attributes;
-    config_.programs = config.programs;
-    config_.resources = config.resources;
+    const ConfigChange change =
+        take_keys(std::span<const ReloadedKey<Config>>(reloaded_keys), config_, now, text, read);
     guests_->take_resources();
-    config_.price = config.price;
-    config_.speed = config.speed;
-    config_.cpus = config.cpus;
-    config_.memory_mb = config.memory_mb;
-    config_.frames = config.frames;
-    config_.frames_zone = config.frames_zone;
-    config_.frames_warning = config.frames_warning;
-    config_.price_curve = config.price_curve;
-    config_.share = config.share;
-    config_.on_market = config.on_market;
-    config_.cpu_weight = config.cpu_weight;
-    config_.pids_max = config.pids_max;
-    config_.swap_mb = config.swap_mb;
-    config_.disk_mb_per_s = config.disk_mb_per_s;
-    config_.home.memory_default_mb = config.home.memory_default_mb;
-    config_.home.wake = config.home.wake;
     home_->step([&](Home& h, home::Outputs&) { h.configured(config_.home); });
-    config_.leave_mb_per_s = config.leave_mb_per_s;
-    config_.owner_free_mb = config.owner_free_mb;
-    config_.presence = config.presence;
-    config_.owner_cpu_percent = config.owner_cpu_percent;
-    config_.owner_wait = config.owner_wait;
-    config_.owner_network_mb_per_s = config.owner_network_mb_per_s;
-    config_.owner_signs = config.owner_signs;
-    config_.promise = config.promise;
-    config_.awake_for_moves = config.awake_for_moves;
-    config_.check_precopy = config.check_precopy;
     guests_->configured();
     offer_->replace(std::move(provider));
     offer_->step([this](Provider& p, provider::Outputs& out) {
@@ -385,7 +350,7 @@ Status Agent::reload(const Config& config) {
     });
     offer_->arm();
     presence_->configured();
-    return {};
+    return change;
 }
 
 }  // namespace souk

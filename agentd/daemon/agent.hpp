@@ -53,10 +53,9 @@ class Agent final : private MarketListener, private GuestListener, private Offer
     // Opens state and sockets, finds again what runs here, and connects. It calls `on_ready` once
     // the market has answered or was found away: from then on the daemon does all that it can.
     Status begin(std::function<void()> on_ready);
-    // Takes the keys that may change while the daemon runs (reloaded()) from this configuration. An
-    // error changes nothing.
-    Status reload(const Config& config);
-    static std::span<const std::string_view> reloaded();
+    // Takes the keys that may change while the daemon runs from this configuration, and their text
+    // from what was read. An error changes nothing.
+    Result<ConfigChange> reload(const Config& now, ConfigText& text, const ConfigText& read);
 
   private:
     Status open_share();

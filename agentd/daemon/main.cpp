@@ -72,16 +72,13 @@ void reload(Log& log, Agent& agent, root::Helper& root, ConfigText& text, const 
     ConfigText read;
     auto now = load_config(file, &read, [&](const std::string& path) { return root.read(path); });
     if (now) now->speed = own_speed(log, *now);
-    Status taken = now.map([](const Config&) {});
-    if (taken && !now->frames_trouble.empty()) taken = fail(file + ": " + now->frames_trouble);
-    if (taken) taken = agent.reload(*now);
-    if (taken) {
-        tell_reload(log, file, config_change(text, read, Agent::reloaded()));
-        for (const std::string_view key : Agent::reloaded())
-            text.values[std::string(key)] = read.values[std::string(key)];
-    } else {
+    if (now && !now->frames_trouble.empty()) now = fail(file + ": " + now->frames_trouble);
+    const Result<ConfigChange> taken =
+        now.and_then([&](const Config& config) { return agent.reload(config, text, read); });
+    if (taken)
+        tell_reload(log, file, *taken);
+    else
         log.error("the configuration is not read again", {{"WHY", taken.error()}});
-    }
     (void)notify_ready();
 }
 

@@ -15,26 +15,22 @@ constexpr Nanos drain_limit = Nanos::from_s(2);
 
 // A running market takes these of a new configuration. How it decides is changed with marketctl
 // set.
-constexpr std::string_view reloaded[] = {"agent_queue_mb",    "finished_days", "finished_max",
-                                         "hello_patience_ms", "keepalive_s",   "name"};
-
-void take(MarketConfig& config, MarketConfig now) {
-    config.name = std::move(now.name);
-    config.finished_max = now.finished_max;
-    config.finished_age = now.finished_age;
-    config.hello_patience = now.hello_patience;
-    config.agent_queue_mb = now.agent_queue_mb;
-    config.keepalive = now.keepalive;
-}
+constexpr ReloadedKey<MarketConfig> reloaded[] = {
+    {"agent_queue_mb", take_member<&MarketConfig::agent_queue_mb>},
+    {"finished_days", take_member<&MarketConfig::finished_age>},
+    {"finished_max", take_member<&MarketConfig::finished_max>},
+    {"hello_patience_ms", take_member<&MarketConfig::hello_patience>},
+    {"keepalive_s", take_member<&MarketConfig::keepalive>},
+    {"name", take_member<&MarketConfig::name>},
+};
 
 void reload(Log& log, MarketConfig& config, ConfigText& text, const std::string& file) {
     (void)notify_reloading();
     ConfigText read;
     if (auto now = load_market_config(file, &read)) {
-        tell_reload(log, file, config_change(text, read, reloaded));
-        take(config, std::move(*now));
-        for (const std::string_view key : reloaded)
-            text.values[std::string(key)] = read.values[std::string(key)];
+        tell_reload(log, file,
+                    take_keys(std::span<const ReloadedKey<MarketConfig>>(reloaded), config, *now,
+                              text, read));
     } else {
         log.error("the configuration is not read again", {{"WHY", now.error()}});
     }

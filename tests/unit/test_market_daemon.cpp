@@ -7,6 +7,7 @@
 #include <fstream>  // before Check, whose macro fail() would break it
 #include <nlohmann/json.hpp>
 
+#include "kernel/sys/host/config_text.hpp"
 #include "tests/unit/market_rig.hpp"
 
 using namespace souk;
@@ -639,6 +640,41 @@ START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
 }
 END_TEST
 
+struct SampleConfig {
+    int price = 1, port = 1;
+    struct {
+        int least = 1;
+    } limits;
+};
+
+// The method: two readings that differ in four keys, one of them of a member of a member; the list
+// has two of these and one that is the same in both.
+START_TEST(a_running_daemon_takes_the_keys_of_its_list_and_names_those_that_wait) {
+    using Limits = decltype(SampleConfig::limits);
+    constexpr ReloadedKey<SampleConfig> keys[] = {
+        {"least", take_member<&SampleConfig::limits, &Limits::least>},
+        {"name", [](SampleConfig&, const SampleConfig&) {}},
+        {"price", take_member<&SampleConfig::price>},
+    };
+    SampleConfig config;
+    SampleConfig now;
+    now.price = now.port = now.limits.least = 2;
+    ConfigText text, read;
+    text.values = {{"least", "1"}, {"name", "a"}, {"port", "1"}, {"price", "1"}};
+    read.values = {{"least", "2"}, {"name", "a"}, {"new", "1"}, {"port", "2"}, {"price", "2"}};
+    const ConfigChange change =
+        take_keys(std::span<const ReloadedKey<SampleConfig>>(keys), config, now, text, read);
+    ck_assert_text(change.taken, "least, price");
+    ck_assert_text(change.not_taken, "new, port");
+    ck_assert_int_eq(config.price, 2);
+    ck_assert_int_eq(config.limits.least, 2);
+    ck_assert_int_eq(config.port, 1);
+    ck_assert_text(text.values["price"], "2");
+    ck_assert_text(text.values["port"], "1");
+    ck_assert(!text.values.contains("new"));
+}
+END_TEST
+
 UNIT_SUITE(market_daemon, finished_jobs_leave_memory_and_are_found_in_the_records,
            a_job_is_ordered_run_shown_and_settled,
            what_a_node_is_told_of_the_ledger_is_what_stands_there_later,
@@ -654,4 +690,5 @@ UNIT_SUITE(market_daemon, finished_jobs_leave_memory_and_are_found_in_the_record
            a_program_that_speaks_the_text_protocol_can_be_the_solver,
            a_program_that_is_told_places_need_not_name_who_stays,
            souks_own_solver_program_decides_as_the_market_would,
-           a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one);
+           a_solver_program_that_dies_or_is_late_is_replaced_by_the_own_one,
+           a_running_daemon_takes_the_keys_of_its_list_and_names_those_that_wait);
