@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What groups, the machine, threads of the kernel and the daemon have run, as /proc tells it, where
-// BPF does not. GroupLoad follows one control group. A LoadProbe owns one for each that it counts.
+// The time that groups, the machine, threads of the kernel and the daemon have run, as /proc tells
+// it where BPF does not. GroupLoad follows one control group. A LoadProbe owns one for each that it
+// counts.
 #pragma once
 
 #include <map>
@@ -21,12 +22,13 @@ Nanos system_run();
 
 class GroupLoad {
   public:
-    // How long its threads have run, and have waited for a CPU since a read first saw them.
+    // The time for which its threads have run, and have waited for a CPU since a read first saw
+    // them.
     struct Sample {
         Nanos run, wait;
     };
 
-    // What the group had run at `start` does not count.
+    // The time that the group had run at `start` does not count.
     GroupLoad(Cgroup group, Nanos start) : group_(std::move(group)), start_(start) {}
     // Never less than before.
     Result<Sample> read();

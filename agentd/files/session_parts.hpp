@@ -105,13 +105,13 @@ class Leases {
   public:
     Leases(Nodes& nodes, Watches* watches, uint64_t session)
         : nodes_(nodes), watches_(watches, session) {}
-    // Of the answer to the present request.
+    // The lease of the answer to the present request.
     Lease granted() const { return granted_; }
     void grant(Lease lease) { granted_ = lease; }
     // Tell whether changes of the entries of a directory, or of a file in it, are told from now on.
     bool is_watched(uint64_t directory);
     bool is_watched_file(uint64_t id);
-    // What a node's answer is leased as.
+    // Says as what a node's answer is leased.
     Lease kind_of(uint64_t id);
 
   private:
@@ -123,7 +123,7 @@ class Leases {
 // Opens a node that may be opened, to read or write. `proc` is /proc/self/fd.
 int open_node(Nodes& nodes, int proc, uint64_t id, int flags, Fd& fd);
 
-// What is said of files.
+// Answers what is asked of a file, and changes it: mode, owner, times, extended attributes.
 class SessionAttributes {
   public:
     SessionAttributes(const Export& tree, uint32_t trusted_s, int proc, Nodes& nodes,
@@ -165,7 +165,7 @@ class SessionAttributes {
     uint32_t shown_uid_, shown_gid_;
 };
 
-// What makes, finds, moves and removes names, and the lists of them.
+// Makes, finds, moves and removes names, and lists them.
 class SessionNames {
   public:
     SessionNames(int proc, Nodes& nodes, Handles& handles, Leases& leases,
@@ -194,7 +194,7 @@ class SessionNames {
     SessionAttributes& attributes_;
 };
 
-// What is in files that are open.
+// Reads and writes files that are open.
 class SessionData {
   public:
     SessionData(Nodes& nodes, Handles& handles) : nodes_(nodes), handles_(handles) {}

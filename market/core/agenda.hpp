@@ -26,7 +26,7 @@ class Agenda {
         }
     };
 
-    // What happened between two solves. The next one takes it up: these jobs, or all of them.
+    // Something happened to these jobs, or to all, between two solves. The next one takes them up.
     void add(uint32_t job) { dirty_.push_back(job); }
     void add(const std::vector<uint32_t>& jobs) {
         dirty_.insert(dirty_.end(), jobs.begin(), jobs.end());

@@ -33,7 +33,7 @@ void Allocator::let_in(const ClassLimits::Raise& raise) {
     for (const uint32_t m : machines) seats_.open(m, raise.after);
 }
 
-// Who is beyond the limit leaves.
+// Guests beyond the limit leave.
 void Allocator::let_go(const ClassLimit& limit) {
     std::vector<uint32_t> beyond;
     Rank bar = limit.last;

@@ -76,7 +76,7 @@ class Allocator {
     using Guest = Occupancy::Guest;
     using Machine = Occupancy::Machine;
 
-    // What happens. These take indexes; the caller has checked the keys and ranges.
+    // Events. These take indexes; the caller has checked the keys and ranges.
     void set_rules(const Rules& rules) { seats_.set_rules(rules); }
     void add_job(JobKey key, const JobDemand& spec) { seats_.add_job(key, spec); }
     void change_job(uint32_t j, const JobDemand& spec) { seats_.change_job(j, spec); }
@@ -123,7 +123,7 @@ class Allocator {
     const std::vector<Change>& changes() const { return changes_; }
     Nanos next_wake() const { return std::min(seats_.next_wake(), budget_.next_wake(rules())); }
 
-    // Who is where: see Occupancy.
+    // The places: see Occupancy.
     const Occupancy& occupancy() const { return seats_.occupancy(); }
     uint32_t find_job(JobKey key) const { return occupancy().find_job(key); }
     uint32_t find_machine(ProviderKey key) const { return occupancy().find_machine(key); }

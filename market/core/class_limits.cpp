@@ -17,7 +17,7 @@ Money ClassLimits::least_bid_at(const Occupancy::Machine& m) const {
     return std::max(m.spec.reserve, Money{-std::max(at->last.first, -INT64_MAX)});
 }
 
-// Of a job with files: in the best other class, or at home.
+// The same for a job with files, which may also gain at home.
 bool ClassLimits::worth_leaving_files(const Seating& seats, uint32_t j,
                                       const Occupancy::Machine& m) const {
     const Occupancy& all = seats.occupancy();

@@ -208,8 +208,8 @@ class Occupancy {
     }
     // The room that guests of this rank and before it leave, of what a job may displace.
     static Room room_at(const Machine& m, const Rank& rank);
-    // Who would have to go. The weakest guest of those that rank after the job and hold what it
-    // lacks of named resources; none: there is none.
+    // Guests that would have to go. The weakest one of those that rank after the job and hold what
+    // it lacks of named resources; none: there is none.
     uint32_t holder_in_the_way(const Machine& m, uint32_t j) const;
     // The same of licences, on any machine.
     uint32_t licence_in_the_way(uint32_t j) const {

@@ -54,7 +54,7 @@ class Seating {
     // The end of the first stay that somebody is held by.
     Nanos next_wake() const;
 
-    // What happens.
+    // Events.
     void add_job(JobKey key, const JobDemand& spec) { enter(all_.new_job(), key, spec); }
     void change_job(uint32_t j, const JobDemand& spec);
     void change_value(uint32_t j, Money value, int32_t weight);
@@ -90,7 +90,7 @@ class Seating {
     void explain(uint32_t j, Cause cause) { all_.job(j).cause = cause; }
     void explain(uint32_t j, Cause cause, JobKey by, Money by_value);
 
-    // What came of it: the jobs whose place may have changed since the last solve, and whether any
+    // The jobs whose place may have changed since the last solve, and whether any
     // of them ran or was frozen then.
     const std::vector<uint32_t>& touched() const { return touched_; }
     bool carried() const { return carried_; }
@@ -101,7 +101,7 @@ class Seating {
     void finish(bool any);
     void forget_touched();
 
-    // What a move costs. The job as its moves cost (move_costs.hpp):
+    // The cost of a move. The job as its moves cost (move_costs.hpp):
     MovedJob moved(uint32_t j) const {
         const JobDetails& d = all_.details(j);
         const Job& job = all_.jobs()[j];
