@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What batch systems do, without prices: jobs wait in one queue by arrival, and whoever has a place
-// keeps it (overtaking.hpp).
+// The queues of batch systems, without prices: jobs wait in one queue by arrival, and whoever has a
+// place keeps it (overtaking.hpp).
 //   fcfs                nobody starts before a job that came earlier
 //   fpfs                the first in the queue that fits starts
 //   bounded_overtaking  fpfs, but nobody passes a job that was passed 20 times
@@ -102,7 +102,7 @@ class FirstCome : public Algorithm {
         int32_t cpus = 0;
         int64_t mb = 0;
     };
-    // What is free on the machines that take jobs, in the order of choice.
+    // Lists what is free on the machines that take jobs, in the order of choice.
     static std::vector<Room> rooms_of(const Allocator& market) {
         std::vector<Room> rooms;
         for (uint32_t m = 0; m < market.machines().size(); ++m) {

@@ -80,7 +80,7 @@ std::optional<PromiseNeed> Promises::need_of(const Job& job, int64_t link_bytes_
     PromiseNeed need;
     need.rest = rest_of(job, nullptr, RestBand::most, speed, now);
     if (!need.rest.is_known()) {
-        // What was learned when it was promised holds for it.
+        // Its own promise goes by what was learned then.
         Nanos all = is_open(job) ? job.record.promised->work : Nanos{};
         if (all.ns == 0)
             if (const auto known = learned_.of(r.uid, r.command)) all = known->most;
@@ -241,7 +241,7 @@ const Node* Promises::follow(Job& job, int64_t link_bytes_per_s, Nanos now) {
     return node;
 }
 
-// What keeps it from running where it is to be now.
+// Finds what keeps it from running where it is to be now.
 PromiseEnd Promises::what_keeps(const Job& job) const {
     const Contract& c = *job.record.contract;
     const JobRecord& r = job.record;

@@ -34,7 +34,8 @@ struct BookedSpan {
     Nanos start, end;  // Unix time
 };
 
-// What of the sale of places a promise looks at. Its answers are of the moment of a look().
+// The part of the sale of places that a promise looks at. Its answers are of the moment of a
+// look().
 class PlacesAhead {
   public:
     virtual ~PlacesAhead() = default;
@@ -48,7 +49,7 @@ class PlacesAhead {
     virtual std::vector<Nanos> moments_after(Nanos from) const = 0;
 };
 
-// What a job needs yet at most until its end.
+// All that a job needs yet at most until its end.
 struct PromiseNeed {
     JobRest rest;
     Nanos carry;  // to bring it to its place
@@ -84,7 +85,7 @@ class Promises {
         return std::clamp(Nanos{until_start.ns / 20}, Nanos::from_s(10), Nanos::from_s(600));
     }
 
-    // What could be promised now. `link_bytes_per_s`: for the way to its place.
+    // Says what could be promised now. `link_bytes_per_s`: for the way to its place.
     PromiseOffer offer(const Job& job, int64_t link_bytes_per_s, Nanos now) const;
     // Its place was sold by that offer.
     void sold(Job& job, const PromiseOffer& offer, Nanos now);

@@ -81,7 +81,7 @@ class Reservations : private PlacesAhead {
     Nanos next() const { return changed_ ? Nanos{0} : next_; }
     // The jobs that have booked or run inside others.
     const std::set<JobId>& booked() const { return booked_; }
-    // What a job with these terms could be promised now. It has no record here.
+    // Says what a job with these terms could be promised now. It has no record here.
     PromiseOffer promise_offer(const Job& job, Nanos now) const;
     std::vector<JobId> take_missed() { return promises_.take_missed(); }
 

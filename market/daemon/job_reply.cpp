@@ -84,7 +84,7 @@ void write_use(JsonWriter& w, const JobReport& r, Nanos ran) {
     w.field("failures", s.failed_tries + (failed ? 1U : 0U));
 }
 
-// What the market has promised of its deadline. Without --promise it does what it can.
+// Tells what the market has promised of its deadline. Without --promise it does what it can.
 void write_promise(JsonWriter& w, const Job& job) {
     const JobTerms& terms = job.record.report.terms;
     const market::Promised& p = *job.record.promised;

@@ -98,7 +98,7 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
     return q;
 }
 
-void write_promise(JsonWriter& w, const Quote::Promise& p) {
+void write_offer(JsonWriter& w, const Quote::Promise& p) {
     w.key("promise").begin_object().field("can", p.can);
     w.field("deadline_unix_s", p.deadline.seconds());
     if (p.can) {
@@ -154,7 +154,7 @@ std::string quote_json(const Quote& q, int32_t jobs, bool by_program) {
         w.end_object();
     }
     if (!q.strategies.empty()) w.end_array();
-    if (q.promise) write_promise(w, *q.promise);
+    if (q.promise) write_offer(w, *q.promise);
     if (by_program) w.field("decided_by_program", true);
     w.end_object();
     return w.take();

@@ -43,7 +43,7 @@ ProviderSpec machine(int32_t speed, int32_t cpus, int64_t reserve = 1) {
     return p;
 }
 
-// Where everybody is, as the Solver says; 0: nowhere.
+// Lists where everybody is, as the Solver says; 0: nowhere.
 std::map<uint64_t, uint64_t> places(const AllocatorWorld& w, const Solver& s) {
     std::map<uint64_t, uint64_t> all;
     for (const auto& [j, spec] : w.jobs) all[j] = s.standing(JobKey{j}).slot.n;
@@ -55,7 +55,7 @@ bool may(const JobDemand& j, uint64_t p, const ProviderSpec& spec) {
            std::find(j.barred.begin(), j.barred.end(), ProviderKey{p}) == j.barred.end();
 }
 
-// Who starts where, if those of `there` stay.
+// Reckons who starts where, if those of `there` stay.
 std::map<uint64_t, uint64_t> starts(const AllocatorWorld& w, const Solver& s,
                                     const std::map<uint64_t, uint64_t>& there, int passes_max,
                                     std::map<uint64_t, int>& passed) {

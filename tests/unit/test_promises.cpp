@@ -133,7 +133,7 @@ START_TEST(what_runs_before_by_its_bid_shrinks_its_place) {
     // Half of it is done.
     ck_assert_msg(p.contract(id).start >= start + s(440) && p.contract(id).start <= start + s(520),
                   "it begins %.0f s later", (p.contract(id).start - start).seconds());
-    // What is free again can be promised to somebody else.
+    // The room that is free again can be promised to somebody else.
     const JobId next = p.submit("n1", 20, s(970), s(400), s(400), 2);
     p.run_for(s(2));
     ck_assert(p.promised(next).deadline.ns > 0);
@@ -259,7 +259,7 @@ START_TEST(a_promise_outlives_the_market_and_one_that_is_cancelled_is_none) {
     ck_assert(p.promised(id).end == PromiseEnd::kept);
     ck_assert(p.promised(gone).end == PromiseEnd::withdrawn);
     ck_assert(p.broken(id).empty() && p.broken(gone).empty());
-    // Who gives a promise up has no place any more.
+    // A user who gives a promise up has no place any more.
     const JobId free = p.submit("n1", 20, s(3'000), s(100), s(5'000));
     p.run_for(s(2));
     ck_assert(p.contract(free).is_sold());
@@ -293,7 +293,7 @@ START_TEST(what_a_program_took_is_learned_with_a_band) {
     // The newest 16 count.
     for (int i = 0; i < 16; ++i) ran("fit", 10 + i);
     ck_assert(learned.of(7, "fit")->most == Nanos::from_ms(27'500));
-    // Who is not seen for long is forgotten first.
+    // A program that is not seen for long is forgotten first.
     for (size_t i = 0; i < RunTimes::programs_most; ++i)
         for (int n = 0; n < 3; ++n) ran(("p" + std::to_string(i)).c_str(), 5);
     ck_assert(!learned.of(7, "fit") && learned.of(7, "p0"));

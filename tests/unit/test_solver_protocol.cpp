@@ -125,7 +125,7 @@ START_TEST(what_cannot_be_taken_says_why_and_changes_nothing) {
     ck_assert_text(answers(s, "time 6"), "error: it is 7 already\n");
     ck_assert_text(answers(s, "set solver magic"),
                    "error: algorithm 'magic' is not known (greedy_migration, proportional_share, "
-                   "welfare, balance)\n");
+                   "welfare, balance, fcfs, fpfs, bounded_overtaking)\n");
     ck_assert_text(answers(s, "\n  \n# a comment\n\r"), "");
     ck_assert_text(answers(s, "go\nalloc\nlj"), "1 1\n1 1 running 5 1 1 1\n");
 }

@@ -123,7 +123,7 @@ std::string moment(const Json& of, const char* key) {
     return text;
 }
 
-// What the market says of a promise: one line.
+// The words of the market of a promise: one line.
 std::string promise_words(const Json& p) {
     if (p.value("can", false))
         return "by " + moment(p, "deadline_unix_s") + ": a place on " + field(p, "node") +
