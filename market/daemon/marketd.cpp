@@ -262,7 +262,7 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
     return answer_at_once(number, c, request);
 }
 
-// What another site says is a claim. As a questioner it is nobody.
+// Another site asks as nobody, and its answers are claims.
 Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Frame& f) {
     if (f.type == wire::frame::error_text) {
         TRY_ASSIGN(const auto text, wire::unpack<wire::ErrorText>(f.body));

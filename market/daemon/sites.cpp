@@ -21,7 +21,7 @@ constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_pause_min = Nanos::f
 constexpr Nanos question_cost = Nanos::from_ms(15), questions_burst = Nanos::from_s(5);
 constexpr int64_t plan_cost = 16;  // in questions
 
-// What the market of one site asks that of another: what anybody may see, and changes nothing.
+// The market of one site asks that of another for what anybody may see, and changes nothing.
 bool is_for_sites(std::string_view verb) {
     constexpr std::string_view verbs[] = {
         "status", "list-jobs", "list-providers", "reservations", "plan", "job", "why"};

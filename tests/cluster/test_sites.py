@@ -344,7 +344,6 @@ def test_a_hostile_site_gets_what_anybody_may_see_and_nothing_else(sites):
         "marketctl", "-X", "uni", "status", check=False).returncode == 0)
 
 
-# Long: all that a market can say, one after the other.
 def tries_all(hostile, own):
     frames = hostile.talk(hello("uni") + question("list-jobs"))
     assert [kind for kind, _ in frames] == [WELCOME, REPLY]
@@ -396,7 +395,8 @@ def test_a_node_of_a_peer_is_nobody_here(sites):
 def test_a_market_whose_peer_lies_shows_a_line_and_goes_on(sites):
     """far's place is taken by a program that answers nonsense to every question."""
     lab, far = sites["lab"], sites["far"]
-    lies = ["[", '{"a":' * 50 + "1", '[{"id": {"id": []}}]', "\x1b[2J", "null", '"x"', "[1, null]"]
+    lies = ["[", '{"a":' * 50 + "1", '[{"id": {"id": []}}]', "\x1b[2J", "null", '"x"', "[1, null]",
+            "[" * 200_000 + "]" * 200_000]
     identity = f"{far.market.run_dir}/state/market/identity"
     chain = f"{identity}/whole.pem"
     with open(chain, "w") as f:

@@ -19,7 +19,7 @@ namespace {
 
 // The market gives a silent peer 5 s; a site may need several parts.
 constexpr Nanos part_limit = Nanos::from_s(10), site_limit = Nanos::from_s(20);
-constexpr size_t at_once = 16, depth_max = 16;
+constexpr size_t at_once = 16, depth_max = 32, answer_bytes_max = 128 << 20;
 
 constexpr std::string_view everywhere_verbs[] = {
     "status", "list-jobs", "list-providers", "reservations", "plan", "job", "why"};
@@ -38,7 +38,7 @@ struct Site {
     }
 };
 
-// What these keys name gets the site before it, if it is a job or a node.
+// Puts the site before the job or the node that one of these keys names.
 void name_fully(Json& value, const std::string& site, size_t depth = 0) {
     constexpr std::string_view keys[] = {"id",   "array", "gang", "group", "first",
                                          "node", "where", "home", "job",   "going_to"};
@@ -54,6 +54,26 @@ void name_fully(Json& value, const std::string& site, size_t depth = 0) {
     }
 }
 
+// Reads what another site has said: it may be anything. Too deep a nesting would end this program,
+// as what copies and prints values calls itself for each level.
+Result<Json> read_claim(const std::string& text) {
+    size_t depth = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < text.size(); ++i) {
+        if (quoted && text[i] == '\\')
+            ++i;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        else if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > depth_max)
+            return fail(CauseCode::invalid, "its answer is nested too deep");
+        else if (!quoted && (text[i] == ']' || text[i] == '}') && depth > 0)
+            --depth;
+    }
+    Json value = parse_json(text);
+    if (value.is_discarded()) return fail(CauseCode::invalid, "its answer is no JSON");
+    return value;
+}
+
 // All parts of one site's answer.
 Result<std::string> whole_answer(const Site& site, const CtlQuestion& question,
                                  const AskPart& ask) {
@@ -61,6 +81,7 @@ Result<std::string> whole_answer(const Site& site, const CtlQuestion& question,
     std::vector<std::string> args = question.args;
     if (!site.own) args.insert(args.begin(), {site.name, question.verb});
     Answer parts;
+    size_t bytes = 0;
     for (std::string after;;) {
         const Nanos left = until - monotonic_now();
         if (left.ns <= 0) return fail(CauseCode::away, "its answer was not whole within 20 s");
@@ -68,6 +89,8 @@ Result<std::string> whole_answer(const Site& site, const CtlQuestion& question,
         if (!part && part.error().code == ETIMEDOUT)
             return fail(CauseCode::away, "it did not answer in time");
         if (!part) return tl::unexpected(std::move(part).error());
+        bytes += part->json.size();
+        if (bytes > answer_bytes_max) return fail(CauseCode::invalid, "its answer is too long");
         parts.push_back(std::move(part->json));
         if (part->next.empty()) return joined(std::move(parts));
         after = std::move(part->next);
@@ -81,13 +104,17 @@ void ask_site(Site& site, const CtlQuestion& question, const AskPart& ask) try {
         site.error = std::move(text).error();
         return;
     }
-    Json answer = parse_json(*text);
-    if (answer.is_discarded() || answer.is_array() != is_list(question.verb)) {
+    auto answer = read_claim(*text);
+    if (!answer) {
+        site.error = std::move(answer).error();
+        return;
+    }
+    if (answer->is_array() != is_list(question.verb)) {
         site.error = {0, "its answer is none to this question", CauseCode::invalid};
         return;
     }
-    if (!site.own) name_fully(answer, site.name);
-    site.answer = std::move(answer);
+    if (!site.own) name_fully(*answer, site.name);
+    site.answer = std::move(*answer);
 } catch (const std::exception& e) {
     site.error = {0, "its answer cannot be read: " + std::string(e.what()), CauseCode::invalid};
 }
@@ -218,7 +245,8 @@ void show_of_site(const std::string& site, CtlQuestion& question) {
                            return Answer{std::move(part.json)};
                        },
                        plain.verb, patience));
-        TRY_ASSIGN(Json named, parse_object(answer));
+        TRY_ASSIGN(Json named, read_claim(answer.front()));
+        if (!named.is_object()) return fail(CauseCode::invalid, "the answer is no JSON object");
         name_fully(named, site);
         CtlShown shown{named.dump(), {}};
         if (!json) {
