@@ -43,8 +43,10 @@ inline bool may_lie_over(std::string_view path) {
 }
 
 // Flags by which a node says what it knows. A node without them would show the job its home's
-// directory, or take no snapshots of it, and not say so.
-inline constexpr uint32_t knows_local_paths = 1, knows_files_snapshot = 2, knows_own_tmp = 4;
+// directory, or take no snapshots of it, or leave locks of its home's files with the home, and not
+// say so.
+inline constexpr uint32_t knows_local_paths = 1, knows_files_snapshot = 2, knows_own_tmp = 4,
+                          knows_home_locks = 8;
 
 // Why such a node cannot have the job; nothing: it can.
 inline Trouble not_known(const JobSpec& spec, uint32_t knows) {

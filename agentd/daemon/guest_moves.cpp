@@ -128,6 +128,8 @@ Result<Transfers::Cargo> GuestMoves::cargo(const Cell& c, const guest::Do& effec
     cargo.needs = c.needs();
     cargo.disk_secret = c.disk_secret();
     const GuestJob* job = p_.machine.find(c.key());
+    cargo.home_locks =
+        job && job->spec.files == FilesMode::home && image_has_locks(cargo.image.get());
     if (job && job->state == GuestState::frozen) return cargo;  // its image is all there is
     cargo.form = c.form();
     if (cargo.form != MoveForm::stop_and_copy) {

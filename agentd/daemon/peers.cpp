@@ -284,7 +284,7 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
                       : in.role == wire::Role::agent ? wire::home_to_agent
                                                      : wire::source_to_agent);
     wire::Welcome welcome{wire::protocol_version, node_, {}, true};
-    welcome.knows = knows_local_paths | knows_files_snapshot | knows_own_tmp;
+    welcome.knows = knows_local_paths | knows_files_snapshot | knows_own_tmp | knows_home_locks;
     (void)in.channel->send(wire::frame::welcome, wire::pack(welcome));
     if (in.role != wire::Role::agent) return;
     // The newest connection of a home counts: an older one is dead or about to be found so.

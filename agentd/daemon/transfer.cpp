@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/transfer.hpp"
 
+#include "agentd/core/files_choice.hpp"
 #include "kernel/trust/openssl.hpp"
 
 namespace souk {
@@ -84,6 +85,9 @@ void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest,
 // The destination is there, and has said what it can.
 Status Transfers::begin_pieces(Sending& s) {
     s.began = Loop::now();
+    if (s.cargo.home_locks && (s.knows & knows_home_locks) == 0)
+        return fail("the job holds locks of its home's files, and " + s.node +
+                    " is of an older version, where they would be nobody's");
     if (!s.tags || s.cargo.seal.key.empty()) return {};
     TRY_ASSIGN(StreamTag tag, StreamTag::make(s.cargo.seal));
     s.reader->tag_with(std::move(tag));
@@ -136,6 +140,7 @@ void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
         if (!welcome) return end_sending(from, welcome.error().message);
         s.welcomed = true;
         s.tags = welcome->tags;
+        s.knows = welcome->knows;
         if (!s.begun) return s.link->not_waiting();
         if (const Status begun = begin_pieces(s); !begun)
             return end_sending(from, begun.error().message);

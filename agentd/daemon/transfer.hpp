@@ -59,6 +59,7 @@ class Transfers {
         std::unique_ptr<PageSource> pages;  // unless in_image
         ImageSeal seal = {};                // without a key: none
         std::string disk_secret = {};       // of an image that is encrypted
+        bool home_locks = false;            // the job holds locks of its home's files
         // No faster than that, but for pages that a copy waits for: they go at once, and count. It
         // outlives this; null: as fast as the connection takes it.
         RateLimit* rate = nullptr;
@@ -96,6 +97,7 @@ class Transfers {
         std::unique_ptr<ImageReader> reader;
         bool begun = false, welcomed = false, image_sent = false;
         bool tags = false;     // the destination takes a tag
+        uint32_t knows = 0;    // what the destination knows (files_choice.hpp)
         bool refused = false;  // its own image is not what it should be
         NodeName node;
         std::string address;

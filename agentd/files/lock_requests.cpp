@@ -38,6 +38,7 @@ Bytes letting_go_request(ByteView request) {
     fuse_lk_in in{};
     if (!parse(request, head, in) || !takes(head, in)) return {};
     in.lk.type = F_UNLCK;
+    in.padding = undo_number(head.unique);
     return set_lock_request(head.nodeid, in);
 }
 

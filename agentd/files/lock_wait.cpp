@@ -66,13 +66,6 @@ void LockWait::end() {
     if (runs_ && !has_ended()) ::pthread_kill(thread_, SIGUSR1);
 }
 
-// The lock was granted, and nobody is there who could be told.
-void LockWait::let_go() const {
-    fuse_file_lock none = range_;
-    none.type = F_UNLCK;
-    (void)set_lock(file_.get(), flock_, none, false);
-}
-
 void* LockWait::run(void* self) {
     auto& wait = *static_cast<LockWait*>(self);
     int error = -EINTR;

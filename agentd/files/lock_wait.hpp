@@ -10,7 +10,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
+#include "agentd/files/locks.hpp"
 #include "kernel/sys/host/fd.hpp"
 
 namespace souk::files {
@@ -30,9 +32,13 @@ class LockWait {
     bool is_ending() const { return ending_; }
     bool has_ended() const { return ended_.load(); }
     int error() const { return error_; }
-    void let_go() const;
+    int file() const { return file_.get(); }
+    Fd take_file() { return std::move(file_); }  // once it has ended
 
-    uint64_t session = 0, seq = 0, unique = 0;
+    Locks::Holder holder;
+    uint64_t number = 0, used = 0;  // as the holder's (Locks::Held)
+    uint64_t seq = 0, unique = 0;   // of the request
+    Locks::Before before;
     bool is_told = true;  // somebody is to hear of its end
 
   private:

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "agentd/files/lock_wait.hpp"
+#include "agentd/files/talk.hpp"
 #include "kernel/sys/net/lock_door.hpp"
 #include "kernel/sys/store/served_locks.h"
 
@@ -26,6 +27,7 @@ namespace {
 constexpr uint64_t nobody = 0;  // no session: epochs begin at 1
 constexpr fuse_file_lock whole_file{0, INT64_MAX, F_UNLCK, 0};
 constexpr fuse_file_lock index_alone{souk_index_byte, souk_index_byte, F_WRLCK, 0};
+constexpr size_t befores_max = 8, parts_max = 64;
 
 // Tells whether both are of one open file description.
 bool is_same_file(int a, int b) {
@@ -61,6 +63,32 @@ void each_lock_of(int fd, bool flock, const Take& take) {
     if (info) std::fclose(info);
 }
 
+// The locks in a range. Who has more than `parts_max` there is given back the first of them.
+std::vector<fuse_file_lock> parts_of(int fd, bool flock, const fuse_file_lock& range) {
+    std::vector<fuse_file_lock> parts;
+    each_lock_of(fd, flock, [&](fuse_file_lock part) {
+        part.start = std::max(part.start, range.start);
+        part.end = std::min(part.end, range.end);
+        if (part.start <= part.end) parts.push_back(part);
+        return parts.size() < parts_max;
+    });
+    return parts;
+}
+
+// None of the parts is free in between.
+void give_back(int fd, bool flock, const Locks::Before& before) {
+    uint64_t at = before.range.start;
+    const auto unlock = [&](uint64_t end) {
+        if (at < end) (void)set_lock(fd, flock, {at, end - 1, F_UNLCK, 0}, false);
+    };
+    for (const fuse_file_lock& part : before.parts) {
+        (void)set_lock(fd, flock, part, false);
+        unlock(part.start);
+        at = part.end + 1;
+    }
+    unlock(before.range.end + 1);
+}
+
 }  // namespace
 
 Locks::Locks(uint32_t user) : user_(user), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -68,10 +96,28 @@ Locks::Locks(uint32_t user) : user_(user), event_(::eventfd(0, EFD_CLOEXEC | EFD
 Locks::~Locks() = default;
 
 bool Locks::is_used(const Holder& holder, uint64_t number) const {
-    return std::ranges::any_of(held_, [&](const auto& one) {
-        return one.first.session == holder.session && one.first.flock == holder.flock &&
-               one.second.used == number;
-    });
+    const auto has = [&](const Holder& other, uint64_t used) {
+        return other.session == holder.session && other.flock == holder.flock && used == number;
+    };
+    return std::ranges::any_of(held_,
+                               [&](const auto& one) { return has(one.first, one.second.used); }) ||
+           std::ranges::any_of(waits_,
+                               [&](const auto& one) { return has(one->holder, one->used); });
+}
+
+// Who has closed the file and still waits for a lock has the description by which it waits.
+Locks::All::iterator Locks::find(const Holder& holder) {
+    const auto known = held_.find(holder);
+    if (known != held_.end()) return known;
+    const auto wait =
+        std::ranges::find_if(waits_, [&](const auto& one) { return one->holder == holder; });
+    if (wait == waits_.end()) return held_.end();
+    Held held;
+    held.fd = Fd(::fcntl((*wait)->file(), F_DUPFD_CLOEXEC, 3));
+    if (!held.fd) return held_.end();
+    held.number = (*wait)->number;
+    held.used = (*wait)->used;
+    return held_.emplace(holder, std::move(held)).first;
 }
 
 // Gives the holder a description of its own. It is that of the open file, unless another holder has
@@ -91,7 +137,7 @@ int Locks::reopen(const Opened& opened, Held& held) const {
 // mode: read locks can be had twice, so none is let go in between.
 int Locks::description(const Holder& holder, const Opened& opened, int type) {
     if (holder.index) return index_description(holder, opened);
-    auto it = held_.find(holder);
+    auto it = find(holder);
     if (it != held_.end() && (holder.flock || allows(mode_of(it->second.fd.get()), type))) {
         it->second.number = opened.number;
         return it->second.fd.get();
@@ -109,11 +155,14 @@ int Locks::description(const Holder& holder, const Opened& opened, int type) {
         }
         return held_.emplace(holder, std::move(held)).first->second.fd.get();
     }
-    if (mode_of(it->second.fd.get()) != O_RDONLY) return -ENOLCK;
+    const bool waits =
+        std::ranges::any_of(waits_, [&](const auto& one) { return one->holder == holder; });
+    if (waits || mode_of(it->second.fd.get()) != O_RDONLY) return -ENOLCK;
     Held held;
     held.number = opened.number;
     held.secret = it->second.secret;
     held.index = it->second.index;
+    held.befores = it->second.befores;
     if (const int error = reopen(opened, held); error != 0) return error;
     if (!allows(mode_of(held.fd.get()), F_RDLCK)) return -ENOLCK;
     each_lock_of(it->second.fd.get(), false, [&](const fuse_file_lock& range) {
@@ -124,7 +173,7 @@ int Locks::description(const Holder& holder, const Opened& opened, int type) {
 }
 
 int Locks::index_description(const Holder& holder, const Opened& opened) {
-    const auto known = held_.find(holder);
+    const auto known = find(holder);
     if (known != held_.end()) {
         known->second.number = opened.number;
         return known->second.fd.get();
@@ -157,10 +206,12 @@ int Locks::index_description(const Holder& holder, const Opened& opened) {
 // The job has no index for longer than one of its processes has it open.
 void Locks::end_indexes() {
     std::erase_if(indexes_, [&](const auto& one) {
-        return std::ranges::none_of(held_, [&](const auto& held) {
-            return held.first.index && held.first.device == one.first.first &&
-                   held.first.inode == one.first.second;
-        });
+        const auto is_its = [&](const Holder& holder) {
+            return holder.index && holder.device == one.first.first &&
+                   holder.inode == one.first.second;
+        };
+        return std::ranges::none_of(held_, [&](const auto& o) { return is_its(o.first); }) &&
+               std::ranges::none_of(waits_, [&](const auto& o) { return is_its(o->holder); });
     });
 }
 
@@ -173,18 +224,60 @@ int Locks::set(const Holder& holder, const Opened& opened, const fuse_file_lock&
     if (range.type == F_UNLCK && !held_.contains(holder)) return 0;
     const int fd = description(holder, opened, static_cast<int>(range.type));
     if (fd < 0) return fd;
+    Before before{undo_number(unique), range, {}};
+    if (range.type != F_UNLCK) before.parts = parts_of(fd, holder.flock, range);
     const int done = set_lock(fd, holder.flock, range, false);
+    if (done == 0) note_waits(holder, fd);
+    if (done == 0 && range.type != F_UNLCK) held_.at(holder).add(std::move(before));
     if (done != -EAGAIN || seq == 0) return done;
     if (waits(holder.session, seq)) return comes_later;
-    Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+    return wait(holder, std::move(before), seq, unique);
+}
+
+int Locks::wait(const Holder& holder, Before before, uint64_t seq, uint64_t unique) {
+    const Held& held = held_.at(holder);
+    Fd copy(::fcntl(held.fd.get(), F_DUPFD_CLOEXEC, 3));
     if (waits_.size() >= waits_max || !copy) return -ENOLCK;
-    auto wait = std::make_unique<LockWait>(std::move(copy), holder.flock, range, event_.get());
-    wait->session = holder.session;
+    auto wait =
+        std::make_unique<LockWait>(std::move(copy), holder.flock, before.range, event_.get());
+    wait->holder = holder;
+    wait->number = held.number;
+    wait->used = held.used;
     wait->seq = seq;
     wait->unique = unique;
+    wait->before = std::move(before);
     if (!wait->start()) return -ENOLCK;
     waits_.push_back(std::move(wait));
     return comes_later;
+}
+
+void Locks::Held::add(Before before) {
+    befores.push_back(std::move(before));
+    if (befores.size() > befores_max) befores.erase(befores.begin());
+}
+
+// Another thread of a holder that waits has changed what it holds.
+void Locks::note_waits(const Holder& holder, int fd) {
+    for (const auto& wait : waits_)
+        if (wait->holder == holder && !wait->has_ended())
+            wait->before.parts = parts_of(fd, holder.flock, wait->before.range);
+}
+
+int Locks::undo(const Holder& holder, const fuse_file_lock& range, uint32_t by) {
+    const auto it = held_.find(holder);
+    if (it == held_.end()) return 0;
+    const int fd = it->second.fd.get();
+    std::vector<Before>& befores = it->second.befores;
+    const auto before =
+        std::ranges::find_if(befores, [by](const Before& one) { return one.by == by; });
+    if (before == befores.end()) {
+        give_back(fd, holder.flock, {by, range, {}});
+    } else {
+        give_back(fd, holder.flock, *before);
+        befores.erase(before);
+    }
+    note_waits(holder, fd);
+    return 0;
 }
 
 int Locks::get(const Holder& holder, const Opened& opened, fuse_file_lock& range) {
@@ -333,6 +426,7 @@ bool Locks::adopt(const Holder& holder, const Opened& opened, uint64_t secret, u
 // The description may be another's, too: it is unlocked, and not only closed.
 Locks::All::iterator Locks::let_go(All::iterator one) {
     (void)set_lock(one->second.fd.get(), one->first.flock, whole_file, false);
+    note_waits(one->first, one->second.fd.get());
     const bool is_index = one->first.index;
     const auto next = held_.erase(one);
     if (is_index) end_indexes();
@@ -370,7 +464,7 @@ void Locks::released(uint64_t session, uint64_t number) {
 
 void Locks::left(uint64_t session) {
     for (const auto& wait : waits_) {
-        if (wait->session != session) continue;
+        if (wait->holder.session != session) continue;
         wait->is_told = false;
         wait->end();
     }
@@ -383,12 +477,12 @@ void Locks::left(uint64_t session) {
 
 void Locks::interrupt(uint64_t session, uint64_t unique) {
     for (const auto& wait : waits_)
-        if (wait->session == session && wait->unique == unique) wait->end();
+        if (wait->holder.session == session && wait->unique == unique) wait->end();
 }
 
 bool Locks::waits(uint64_t session, uint64_t seq) const {
     return std::ranges::any_of(waits_, [&](const auto& wait) {
-        return wait->session == session && wait->seq == seq && wait->is_told;
+        return wait->holder.session == session && wait->seq == seq && wait->is_told;
     });
 }
 
@@ -407,13 +501,26 @@ std::vector<Locks::Ended> Locks::take_ended() {
             ++it;
             continue;
         }
-        if (wait.is_told)
-            all.push_back({wait.session, wait.seq, wait.unique, wait.error()});
-        else if (wait.error() == 0)
-            wait.let_go();
+        if (wait.is_told) all.push_back({wait.holder.session, wait.seq, wait.unique, wait.error()});
+        end(wait);
         it = waits_.erase(it);
     }
+    end_indexes();
     return all;
+}
+
+// The holder has what it was granted, also if a close has let go all that it had before.
+void Locks::end(LockWait& wait) {
+    if (wait.error() != 0) return;
+    if (!wait.is_told) return give_back(wait.file(), wait.holder.flock, wait.before);
+    const auto [it, is_new] = held_.try_emplace(wait.holder);
+    if (is_new) {
+        it->second.number = wait.number;
+        it->second.used = wait.used;
+        it->second.fd = wait.take_file();
+    }
+    note_waits(wait.holder, it->second.fd.get());
+    it->second.add(std::move(wait.before));
 }
 
 }  // namespace souk::files

@@ -17,8 +17,9 @@
 // byte gets a lock of a file of the server's own, which all of the job ask for, and the job has the
 // byte at home alone meanwhile.
 //
-// A request that waits has a thread of its own, in the kernel's own queue. Owned by Server; one
-// thread but for these.
+// A request that waits has a thread of its own, in the kernel's own queue. The description by which
+// it waits is the holder's, also when another thread of the holder closes the file meanwhile, which
+// lets go of what the holder has. Owned by Server; one thread but for these.
 #pragma once
 
 #include <linux/fuse.h>
@@ -63,6 +64,13 @@ class Locks {
         int error = 0;
     };
 
+    // The holder's locks in a range before it got that one.
+    struct Before {
+        uint32_t by = 0;  // undo_number() of the request
+        fuse_file_lock range{};
+        std::vector<fuse_file_lock> parts;
+    };
+
     // `user` is who the job is at home.
     explicit Locks(uint32_t user);
     Locks(const Locks&) = delete;
@@ -73,6 +81,8 @@ class Locks {
     // seq 0: it does not wait.
     int set(const Holder& holder, const Opened& opened, const fuse_file_lock& range, uint64_t seq,
             uint64_t unique);
+    // Nobody has heard that it got that lock: it has again what it had there before.
+    int undo(const Holder& holder, const fuse_file_lock& range, uint32_t by);
     // Says who else holds a lock there, or answers a question of served_locks.h.
     int get(const Holder& holder, const Opened& opened, fuse_file_lock& range);
     // The job has that mapped index alone.
@@ -104,6 +114,8 @@ class Locks {
         uint64_t used = 0;    // of the open file whose description it is; 0: of none
         uint64_t secret = 0;  // its name, with `index`
         uint32_t index = 0;
+        std::vector<Before> befores;  // of the newest locks
+        void add(Before before);
     };
     using All = std::map<Holder, Held>;
     // A mapped index that the job has alone: by the file's own description, and what its processes
@@ -114,6 +126,10 @@ class Locks {
     using Indexes = std::map<std::pair<uint64_t, uint64_t>, Index>;
 
     int description(const Holder& holder, const Opened& opened, int type);
+    All::iterator find(const Holder& holder);
+    int wait(const Holder& holder, Before before, uint64_t seq, uint64_t unique);
+    void end(LockWait& wait);
+    void note_waits(const Holder& holder, int fd);
     int reopen(const Opened& opened, Held& held) const;
     bool is_used(const Holder& holder, uint64_t number) const;
     int answer(uint32_t question, const Holder& holder, const Opened& opened,

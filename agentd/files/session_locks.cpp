@@ -61,8 +61,9 @@ Done SessionLocks::set(const fuse_in_header& head, Words& words) {
     const auto& [in, h, node] = asked;
     const bool flock = (in.lk_flags & FUSE_LK_FLOCK) != 0;
     const uint64_t seq = head.opcode == FUSE_SETLKW ? seq_ : 0;
-    const int done = locks_->set(holder_of(session_, *node, in.owner, flock, in.lk),
-                                 {h->fd.get(), in.fh}, in.lk, seq, head.unique);
+    const Locks::Holder holder = holder_of(session_, *node, in.owner, flock, in.lk);
+    if (in.padding != 0 && in.lk.type == F_UNLCK) return locks_->undo(holder, in.lk, in.padding);
+    const int done = locks_->set(holder, {h->fd.get(), in.fh}, in.lk, seq, head.unique);
     waits_ = done == Locks::comes_later;
     file_has_changed_ =
         done == 0 && in.lk.type != F_UNLCK && !locks_->has_index(node->dev, node->ino);

@@ -92,6 +92,10 @@ inline constexpr uint32_t name_bytes_max = 255;
 // This value stands in fuse_write_in.padding. If such a write is not done whole, the answer tells
 // the error and not how far the write came. A server that does not know the value tells how far.
 inline constexpr uint32_t write_whole = 1;
+// This stands in fuse_lk_in.padding of an own request that lets a lock go. Nobody has heard that
+// the request of that number got it, so what was held there before is held again. A server that
+// does not know it lets all of the range go.
+inline constexpr uint32_t undo_number(uint64_t unique) { return static_cast<uint32_t>(unique) | 1; }
 
 // Takes heads and bodies out of a stream of bytes. Pure.
 class Talk {

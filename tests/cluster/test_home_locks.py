@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Locks of files that a home serves: they hold among jobs on several nodes and programs at home,
 and stay their holder's while it moves or lies frozen. The home is n1."""
+import fcntl
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -119,6 +121,101 @@ def test_who_waits_for_it_moves_and_gets_it(market, file):
         assert not other.has_it()
         assert end(job) == ["begins", "has it", "end"]
         until("somebody else has it", other.has_it)
+
+
+# A thread waits for a lock. Meanwhile another closes the same file.
+CLOSES = """
+import fcntl, os, sys, threading
+path = sys.argv[2]
+fd = os.open(path, os.O_RDWR)
+def wait():
+    fcntl.lockf(fd, fcntl.LOCK_EX)
+    print("has it", flush=True)
+thread = threading.Thread(target=wait)
+fcntl.lockf(fd, fcntl.LOCK_EX, 10, 1000)
+thread.start()
+print("begun", flush=True)
+sys.stdin.readline()
+os.close(os.open(path, os.O_RDONLY))
+print("closed", flush=True)
+thread.join()
+sys.stdin.readline()
+fcntl.lockf(fd, fcntl.LOCK_UN)
+print("let go", flush=True)
+sys.stdin.readline()
+"""
+
+
+def say(job):
+    job.process.stdin.write(b"\n")
+    job.process.stdin.flush()
+
+
+def test_a_thread_that_waits_gets_it_though_another_closes_the_file(market, file):
+    with Other("posix rw range", file, "waits") as first:
+        until("it has the lock", first.has_it)
+        job = start(market, CLOSES, "-", file, "n2", stdin=subprocess.PIPE)
+        say(job)
+        until("it has closed", lambda: b"closed" in job.out)
+        assert b"has it" not in job.out
+    until("it has the lock", lambda: b"has it" in job.out)
+    with Other("posix rw", file, "waits") as second:
+        order(market, job, "move", "n3")
+        assert not second.has_it()
+        say(job)
+        until("it has let go", lambda: b"let go" in job.out)
+        until("somebody else has it", second.has_it)
+        say(job)
+    assert job.wait(LIMIT) == 0, job.told
+
+
+# Shares a lock, and has it alone now and then, until a signal has given that up.
+UPGRADES = """
+import fcntl, os, signal, sys
+def stop(*_): raise InterruptedError
+signal.signal(signal.SIGALRM, stop)
+fd = os.open(sys.argv[2], os.O_RDWR)
+fcntl.lockf(fd, fcntl.LOCK_SH)
+print("begun", flush=True)
+while True:
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except InterruptedError:
+        break
+    fcntl.lockf(fd, fcntl.LOCK_SH)
+print("interrupted", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_who_gives_up_to_have_it_alone_shares_it_still(market, file):
+    """The home is away when the signal comes. What it then grants, nobody hears of."""
+    def is_free(type):
+        with open(file, "r+b") as f:
+            try:
+                fcntl.lockf(f, type | fcntl.LOCK_NB)
+                return True
+            except OSError:
+                return False
+
+    job = start(market, UPGRADES, "-", file, "n2", stdin=subprocess.PIPE)
+    home = market.daemon("n1")["pid"]
+    for _ in range(20):  # it may have asked for something else just then
+        os.kill(home, signal.SIGSTOP)
+        time.sleep(2)
+        os.kill(home, signal.SIGCONT)
+        job.printed(1)
+        time.sleep(0.3)
+        if b"interrupted" in job.out:
+            break
+    until("it was interrupted", lambda: b"interrupted" in job.out)
+    until("others can share it", lambda: is_free(fcntl.LOCK_SH))
+    assert not is_free(fcntl.LOCK_EX)
+    say(job)
+    assert job.wait(LIMIT) == 0, job.told
+    assert is_free(fcntl.LOCK_EX)
 
 
 def test_a_frozen_job_that_is_cancelled_lets_go_of_it(market, file):

@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "agentd/files/lock_requests.hpp"
 #include "agentd/files/lock_wait.hpp"
 #include "agentd/files/locks.hpp"
+#include "agentd/files/talk.hpp"
 #include "kernel/sys/net/lock_door.hpp"
 #include "kernel/sys/store/served_locks.h"
 #include "tests/unit/temp_dir.hpp"
@@ -165,6 +168,109 @@ START_TEST(who_waits_is_told_when_it_is_free_or_interrupted) {
 }
 END_TEST
 
+START_TEST(a_close_while_another_thread_waits_lets_go_what_was_held_and_not_what_comes) {
+    for (const bool inherited : {false, true}) {
+        Fixture f;
+        const auto file = f.open(1);
+        const auto who = f.holder(1, 10), child = f.holder(1, 11);
+        const auto own = lock_of(F_WRLCK, 50, 59), theirs = lock_of(F_WRLCK, 0, 9);
+        if (inherited)  // its lock is by another description than the open file's
+            ck_assert_int_eq(f.locks.set(child, file, lock_of(F_WRLCK, 80, 89), 0, 0), 0);
+        ck_assert_int_eq(f.locks.set(who, file, own, 0, 0), 0);
+        const Fd other(::open(f.path.c_str(), O_RDWR | O_CLOEXEC));
+        ck_assert_int_eq(set_lock(other.get(), false, theirs, false), 0);
+        ck_assert_int_eq(f.locks.set(who, file, theirs, 7, 70), Locks::comes_later);
+        f.locks.closed(who);
+        ck_assert(f.is_free(own));
+        // It still counts as one, and as none of its child's.
+        ck_assert_int_eq(f.locks.set(who, file, lock_of(F_WRLCK, 20, 29), 0, 0), 0);
+        ck_assert_int_eq(f.locks.set(child, file, lock_of(F_WRLCK, 20, 29), 0, 0), -EAGAIN);
+        f.locks.closed(who);
+        ck_assert_int_eq(f.locks.set(child, file, lock_of(F_RDLCK, 30, 39), 0, 0), 0);
+        ck_assert_int_eq(set_lock(other.get(), false, lock_of(F_UNLCK, 0, 9), false), 0);
+        const auto all = f.ended();
+        ck_assert(all.size() == 1 && all[0].error == 0);
+        ck_assert(!f.is_free(theirs) && f.is_free(own));
+        ck_assert_int_eq(f.locks.set(child, file, theirs, 0, 0), -EAGAIN);
+        ck_assert_int_eq(f.locks.set(who, file, lock_of(F_UNLCK, 0, 9), 0, 0), 0);
+        ck_assert(f.is_free(theirs) && !f.is_free(lock_of(F_WRLCK, 30, 39)));
+    }
+}
+END_TEST
+
+START_TEST(who_has_not_heard_of_a_lock_has_what_it_had_before) {
+    Fixture f;
+    const auto file = f.open(1);
+    const auto who = f.holder(1, 10);
+    const Fd other(::open(f.path.c_str(), O_RDWR | O_CLOEXEC));
+    const auto read = lock_of(F_RDLCK, 0, 9), write = lock_of(F_WRLCK, 5, 19);
+    const auto is_as_before = [&] {
+        return f.is_free(lock_of(F_RDLCK, 0, 9)) && !f.is_free(lock_of(F_WRLCK, 0, 0)) &&
+               !f.is_free(lock_of(F_WRLCK, 9, 9)) && f.is_free(lock_of(F_WRLCK, 10, 19));
+    };
+    ck_assert_int_eq(f.locks.set(who, file, read, 0, 40), 0);
+    // At once, and others came after it.
+    ck_assert_int_eq(f.locks.set(who, file, write, 0, 42), 0);
+    ck_assert_int_eq(f.locks.set(who, file, lock_of(F_WRLCK, 60, 60), 0, 44), 0);
+    ck_assert(!f.is_free(lock_of(F_RDLCK, 5, 5)));
+    ck_assert_int_eq(f.locks.undo(who, write, undo_number(42)), 0);
+    ck_assert(is_as_before() && !f.is_free(lock_of(F_WRLCK, 60, 60)));
+    // After a wait.
+    ck_assert_int_eq(set_lock(other.get(), false, read, false), 0);
+    ck_assert_int_eq(f.locks.set(who, file, write, 7, 70), Locks::comes_later);
+    ck_assert_int_eq(set_lock(other.get(), false, lock_of(F_UNLCK, 0, 9), false), 0);
+    ck_assert(f.ended().size() == 1 && !f.is_free(lock_of(F_RDLCK, 5, 5)));
+    ck_assert_int_eq(f.locks.undo(who, write, undo_number(70)), 0);
+    ck_assert(is_as_before());
+    // It had none: there is none.
+    ck_assert_int_eq(f.locks.set(who, file, lock_of(F_WRLCK, 30, 39), 0, 80), 0);
+    ck_assert_int_eq(f.locks.undo(who, lock_of(F_WRLCK, 30, 39), undo_number(80)), 0);
+    ck_assert(is_as_before() && f.is_free(lock_of(F_WRLCK, 30, 39)));
+}
+END_TEST
+
+START_TEST(who_leaves_while_it_waits_keeps_what_it_takes_along) {
+    Fixture f;
+    const auto there = f.open(1);
+    const auto old = f.holder(1, 10);
+    const Fd other(::open(f.path.c_str(), O_RDWR | O_CLOEXEC));
+    ck_assert_int_eq(f.locks.set(old, there, lock_of(F_RDLCK, 0, 9), 0, 0), 0);
+    ck_assert_int_eq(set_lock(other.get(), false, lock_of(F_RDLCK, 0, 9), false), 0);
+    ck_assert_int_eq(f.locks.set(old, there, whole, 7, 70), Locks::comes_later);
+    ck_assert(f.asks(souk_locks_mark, 1, old, there) && f.asks(souk_locks_hold, 0, old, there));
+    ck_assert_int_eq(set_lock(other.get(), false, lock_of(F_UNLCK, 0, 9), false), 0);
+    pollfd ready{f.locks.fd(), POLLIN, 0};
+    ck_assert_int_eq(::poll(&ready, 1, 5000), 1);  // it was granted
+    f.locks.left(1);
+    ck_assert(f.locks.take_ended().empty());
+    ck_assert(f.is_free(lock_of(F_WRLCK, 10, 99)));
+    ck_assert(!f.is_free(lock_of(F_WRLCK, 0, 9)) && f.is_free(lock_of(F_RDLCK, 0, 9)));
+}
+END_TEST
+
+START_TEST(a_lock_that_comes_too_late_is_undone_by_the_number_of_its_request) {
+    fuse_in_header head{};
+    fuse_lk_in in{};
+    head.opcode = FUSE_SETLKW;
+    head.unique = (uint64_t{5} << 32) | 4712;
+    head.len = sizeof head + sizeof in;
+    in.lk = lock_of(F_WRLCK, 5, 19);
+    Bytes request(sizeof head + sizeof in);
+    std::memcpy(request.data(), &head, sizeof head);
+    std::memcpy(request.data() + sizeof head, &in, sizeof in);
+    const Bytes undoes = letting_go_request(request);
+    ck_assert_uint_eq(undoes.size(), request.size());
+    std::memcpy(&head, undoes.data(), sizeof head);
+    std::memcpy(&in, undoes.data() + sizeof head, sizeof in);
+    ck_assert(head.opcode == FUSE_SETLK && in.lk.type == F_UNLCK);
+    ck_assert_uint_eq(in.padding, undo_number((uint64_t{5} << 32) | 4712));
+    ck_assert_uint_ne(in.padding, 0);
+    in.lk.type = F_UNLCK;
+    std::memcpy(request.data() + sizeof head, &in, sizeof in);
+    ck_assert(letting_go_request(request).empty());
+}
+END_TEST
+
 START_TEST(a_mapped_index_is_one_job_s) {
     Fixture f;
     const fuse_file_lock shared = lock_of(F_RDLCK, souk_index_byte, souk_index_byte);
@@ -223,6 +329,11 @@ UNIT_SUITE(files_locks, two_holders_of_one_open_file_exclude_each_other_and_the_
            who_reads_by_one_file_may_write_by_another_and_keeps_what_it_has,
            a_lock_changes_its_holder_and_is_free_at_no_moment,
            what_a_lost_copy_has_held_goes_when_the_job_locks_elsewhere,
-           who_waits_is_told_when_it_is_free_or_interrupted, a_mapped_index_is_one_job_s,
+           who_waits_is_told_when_it_is_free_or_interrupted,
+           a_close_while_another_thread_waits_lets_go_what_was_held_and_not_what_comes,
+           who_has_not_heard_of_a_lock_has_what_it_had_before,
+           who_leaves_while_it_waits_keeps_what_it_takes_along,
+           a_lock_that_comes_too_late_is_undone_by_the_number_of_its_request,
+           a_mapped_index_is_one_job_s,
            locks_come_through_a_door_for_whoever_knows_the_secret);
 }  // namespace souk
