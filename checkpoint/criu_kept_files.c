@@ -190,7 +190,9 @@ static void make_again(const char* path, const struct kept_file* head) {
     if (fd >= 0) close(fd);
     const int list = whole ? open_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_APPEND) : -1;
     if (list < 0) return;
+    char inode[32];
     (void)!write(list, path, strlen(path) + 1);
+    (void)!write(list, inode, (size_t)snprintf(inode, sizeof inode, "%lu", st.st_ino) + 1);
     close(list);
 }
 
@@ -200,8 +202,9 @@ void make_files_again(void) {
     if (is_trial()) return;
     const int fd = open_image(SOUK_KEPT_FILES_NAME, O_RDONLY);
     if (fd < 0) return;
-    // A restore before this one may have failed after it had made some. agentd reads the list.
-    const int list = open_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_TRUNC);
+    // agentd reads the list. It may have some already: of a restore before this one, which failed,
+    // or of a helper that CRIU has made before the first process.
+    const int list = open_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_APPEND);
     if (list >= 0) (void)!fchmod(list, 0644);
     if (list >= 0) close(list);
     while (read(fd, &head, sizeof head) == (ssize_t)sizeof head && head.path_bytes < sizeof path &&

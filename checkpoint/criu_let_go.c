@@ -179,6 +179,26 @@ static size_t first_threads(pid_t* firsts) {
     return count;
 }
 
+// A program may have its own code make its system calls (PR_SET_SYSCALL_USER_DISPATCH). CRIU knows
+// nothing of that, and elsewhere the kernel would make them. A kernel before 6.4 does not tell.
+static bool makes_calls_itself(void) {
+    enum { get_config = 0x4211 };  // PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
+    struct {
+        uint64_t mode, selector, offset, length;
+    } config;
+    for (size_t i = 0; i < seized_count; ++i) {
+        if (syscall(SYS_ptrace, get_config, seized[i], sizeof config, &config) != 0 ||
+            config.mode == 0)
+            continue;
+        refuse(
+            "the code of process %d makes its system calls (PR_SET_SYSCALL_USER_DISPATCH), "
+            "which nobody could tell a kernel elsewhere",
+            process_of(seized[i]));
+        return true;
+    }
+    return false;
+}
+
 // CRIU's first question of the kind comes when all threads stand, and it has changed nothing of
 // them yet (criu/cr-dump.c, dump_one_task).
 static long before_dump(void) {
@@ -188,7 +208,7 @@ static long before_dump(void) {
     pid_t* const firsts = malloc((seized_count + 1) * sizeof *firsts);
     const size_t processes = firsts == NULL ? 0 : first_threads(firsts);
     const bool good = firsts != NULL && lift_limits(firsts, processes) &&
-                      is_free_of_landlock(seized, seized_count) &&
+                      is_free_of_landlock(seized, seized_count) && !makes_calls_itself() &&
                       dump_semaphores(seized, seized_count);
     if (good) note_memory(firsts, processes);
     free(firsts);

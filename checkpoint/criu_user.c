@@ -377,11 +377,17 @@ int linkat(int from_dir, const char* from, int to_dir, const char* to, int flags
         snprintf(source, sizeof source, "%s", copy_of(from));
         return (int)syscall(SYS_linkat, AT_FDCWD, source, AT_FDCWD, copy_of(to), 0);
     }
+    char other[PATH_MAX];
+    if (is_name_of_dump(from) && faccessat(from_dir, from, F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
+        find_other_name(to_dir, to, other))
+        from = other, from_dir = to_dir;
     AS_USER(from, syscall(SYS_linkat, from_dir, from, to_dir, to, flags));
 }
 
 int unlink_of_job(int directory, const char* path, int flags) {
     if (has_copy(path)) return (int)syscall(SYS_unlinkat, AT_FDCWD, copy_of(path), 0);
+    if (is_name_of_dump(path) && faccessat(directory, path, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+        return 0;  // a job that went on has it no more
     AS_USER(path, syscall(SYS_unlinkat, directory, path, flags));
 }
 

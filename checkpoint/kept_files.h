@@ -4,4 +4,5 @@
 
 #define SOUK_KEPT_FILES_NAME \
     "souk-kept-files" /* in the image; empty, before the dump, it is asked */
-#define SOUK_MADE_AGAIN_NAME "souk-made-again" /* paths, each with a zero behind it */
+#define SOUK_MADE_AGAIN_NAME \
+    "souk-made-again" /* paths and the inodes made for them, each with a zero behind it */

@@ -111,11 +111,12 @@ struct Sorter {
     Outside& outside;
     std::optional<HomeInode> tree;  // root_of_tree
     const std::vector<std::string>& laid;
+    bool with_deleted;
     std::vector<OpenFile>& files;
 
     void add(const SeenFile& seen) const {
         // a pipe, a socket, an anonymous inode; a deleted file
-        if (!seen.known || seen.links == 0) return;
+        if (!seen.known || (seen.links == 0 && !with_deleted)) return;
         OpenFile f;
         f.pid = pid;
         f.place = seen.place;
@@ -154,7 +155,8 @@ bool keeps_inodes(std::string_view type) {
 
 bool is_device(const OpenFile& f) { return f.kind == S_IFCHR || f.kind == S_IFBLK; }
 
-bool is_deleted(const OpenFile& f) { return f.path.ends_with(" (deleted)"); }
+constexpr std::string_view deleted = " (deleted)";
+bool is_deleted(const OpenFile& f) { return f.path.ends_with(deleted); }
 
 using Names = std::set<std::tuple<uint64_t, uint64_t, std::string>>;
 
@@ -238,7 +240,7 @@ Result<OpenFiles> OpenFiles::decode(std::string_view text) {
 }
 
 Result<OpenFiles> open_files_in(const std::vector<SeenProcess>& look, const PidsInside& pids,
-                                const std::vector<std::string>& laid) {
+                                const std::vector<std::string>& laid, bool with_deleted) {
     OpenFiles list;
     TRY_ASSIGN(list.boot, read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id"));
     Outside outside;
@@ -250,8 +252,8 @@ Result<OpenFiles> open_files_in(const std::vector<SeenProcess>& look, const Pids
     }
     for (const SeenProcess& process : look) {
         if (!pids.contains(process.pid)) continue;
-        const Sorter sorter{process.pid, mounts,    outside, root_of_tree(process, mounts),
-                            laid,        list.files};
+        const Sorter sorter{process.pid, mounts,       outside,   root_of_tree(process, mounts),
+                            laid,        with_deleted, list.files};
         // A mapping is not named by its address: neighbours may have become one.
         for (const SeenFile& f : process.files)
             if (f.place != map_place) sorter.add(f);
@@ -268,9 +270,9 @@ Result<OpenFiles> open_files_in(const std::vector<SeenProcess>& look, const Pids
 }
 
 Result<OpenFiles> open_files_of(const PidsInside& pids, const std::vector<std::string>& laid,
-                                const LookAt& look) {
+                                const LookAt& look, bool with_deleted) {
     TRY_ASSIGN(const auto seen, look(pids, {.states = true, .mapped = true}));
-    return open_files_in(seen, pids, laid);
+    return open_files_in(seen, pids, laid, with_deleted);
 }
 
 Status leave_out_closed(OpenFiles& files, const PidsInside& pids, const LookAt& look) {
@@ -341,16 +343,26 @@ constexpr size_t made_again_bytes_max = 2 << 20;
 
 // Files that the restore has made again are what they were, with other inodes.
 void know_again(OpenFiles& dumped, const OpenFiles& restored, const Result<std::string>& made) {
-    std::set<std::string> paths;
+    std::set<std::pair<std::string, std::string>> all;
+    std::string path;
     for (size_t at = 0, end = 0; made && at < made->size(); at = end + 1) {
         end = std::min(made->find('\0', at), made->size());
-        paths.insert(made->substr(at, end - at));
+        if (path.empty())
+            path = made->substr(at, end - at);
+        else
+            all.emplace(std::exchange(path, {}), made->substr(at, end - at));
     }
-    for (OpenFile& was : dumped.files) {
-        if (!paths.contains(was.path)) continue;
-        const auto is = std::ranges::find(restored.files, was.path, &OpenFile::path);
-        if (is != restored.files.end()) was.device = is->device, was.inode = is->inode;
-    }
+    for (OpenFile& was : dumped.files)
+        for (const OpenFile& is : restored.files) {
+            const std::string_view name = is.path;
+            if (is_deleted(is) ? name.substr(0, name.size() - deleted.size()) != was.path
+                               : name != was.path)
+                continue;
+            if (!all.contains({was.path, std::to_string(is.inode)})) continue;
+            was.device = is.device;
+            was.inode = is.inode;
+            break;
+        }
 }
 }  // namespace
 
@@ -364,7 +376,8 @@ Status check_open_files(int image, PidsInside pids, const std::vector<std::strin
     std::set<pid_t> of_job;
     for (const OpenFile& f : dumped.files) of_job.insert(f.pid);
     std::erase_if(pids, [&of_job](const auto& one) { return !of_job.contains(one.first); });
-    TRY_ASSIGN(const OpenFiles restored, open_files_of(pids, laid, look));
+    // Somebody may have taken a file away since CRIU has opened it.
+    TRY_ASSIGN(const OpenFiles restored, open_files_of(pids, laid, look, true));
     know_again(dumped, restored, read_file(image, SOUK_MADE_AGAIN_NAME, made_again_bytes_max));
     const auto put_back = read_file(image, put_back_name, PATH_MAX);
     if (!put_back && put_back.error().code != ENOENT)

@@ -51,13 +51,14 @@ struct OpenFiles {
     static Result<OpenFiles> decode(std::string_view text);
 };
 
-// Makes the list from a look with `states` and `mapped`. `laid` names directories of the node that
+// Makes the list from a look with `states` and `mapped`; `with_deleted`: also of files without a
+// name. `laid` names directories of the node that
 // lie over a home's tree. The list has no files that the comparison leaves out. Making it asks no
 // file server.
 Result<OpenFiles> open_files_in(const std::vector<SeenProcess>& look, const PidsInside& pids,
-                                const std::vector<std::string>& laid);
+                                const std::vector<std::string>& laid, bool with_deleted = false);
 Result<OpenFiles> open_files_of(const PidsInside& pids, const std::vector<std::string>& laid = {},
-                                const LookAt& look = look_from_here);
+                                const LookAt& look = look_from_here, bool with_deleted = false);
 // Takes files off the list that are closed by now. While CRIU dumps, its code in a process has its
 // log open there, under a number that was free; it is closed when the dump is held. A file that is
 // still open is the job's. `pids` as they were at the look.

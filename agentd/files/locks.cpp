@@ -63,7 +63,7 @@ void each_lock_of(int fd, bool flock, const Take& take) {
     if (info) std::fclose(info);
 }
 
-// The locks in a range. Who has more than `parts_max` there is given back the first of them.
+// The locks in a range. A holder of more than `parts_max` there is given back the first of them.
 std::vector<fuse_file_lock> parts_of(int fd, bool flock, const fuse_file_lock& range) {
     std::vector<fuse_file_lock> parts;
     each_lock_of(fd, flock, [&](fuse_file_lock part) {
@@ -105,7 +105,8 @@ bool Locks::is_used(const Holder& holder, uint64_t number) const {
                                [&](const auto& one) { return has(one->holder, one->used); });
 }
 
-// Who has closed the file and still waits for a lock has the description by which it waits.
+// A holder that has closed the file, and still waits for a lock, has the description by which it
+// waits.
 Locks::All::iterator Locks::find(const Holder& holder) {
     const auto known = held_.find(holder);
     if (known != held_.end()) return known;

@@ -200,12 +200,14 @@ Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vecto
     TRY_ASSIGN(Fd file, memory_file("souk-look", ""));
     const auto look = [&]() -> Status {
         TRY_ASSIGN(const auto seen, look_at_processes(proc.get(), pids, asked.what));
-        std::vector<SeenProcess> all;  // of CRIU as of who has ended
-        for (size_t i = 0; const pid_t pid : asked.pids)
-            all.push_back(
-                i < pids.size() && pids[i] == pid
-                    ? seen[i++]
-                    : SeenProcess{.pid = pid, .error = ESRCH, .maps = {}, .sums = {}, .files = {}});
+        std::vector<SeenProcess> all;
+        for (size_t i = 0; const pid_t pid : asked.pids) {
+            SeenProcess of_criu;  // as of one that has ended
+            of_criu.pid = pid;
+            of_criu.error = ESRCH;
+            const bool is_seen = i < pids.size() && pids[i] == pid;
+            all.push_back(is_seen ? seen[i++] : std::move(of_criu));
+        }
         return write_all(file.get(), encode_look(all), "a look at processes");
     };
     TRY(asked.what.runs ? done_within(running_limit, look) : look());

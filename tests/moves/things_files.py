@@ -5,6 +5,7 @@ import fcntl
 import mmap
 import os
 import select
+import socket
 import struct
 import termios
 import time
@@ -92,6 +93,17 @@ def path_of_link(place):
     return lambda: [flags(fd), link(fd), os.readlink("", dir_fd=fd)]
 
 
+@row(OPENED, "O_PATH of a socket")
+def path_of_socket(place):
+    bound.append(socket.socket(socket.AF_UNIX))
+    bound[-1].bind(f"{place}/name")
+    fd = os.open(f"{place}/name", O_PATH)
+    return lambda: [flags(fd), link(fd), oct(os.fstat(fd).st_mode)]
+
+
+bound = []
+
+
 @row(OPENED, "O_TMPFILE")
 def temporary(place):
     fd = os.open(place, O_TMPFILE | os.O_RDWR, 0o640)
@@ -169,14 +181,24 @@ def deleted(place):
     return lambda: [os.pread(fd, 99, 0).decode(), os.fstat(fd).st_nlink, link(fd)]
 
 
-@row(KINDS, "a deleted file that has another name", outcome=Uncheckpointed(
-     "A job that holds a file by a name that was deleted, while the file has another, does not go "
-     "back to a checkpoint"))
+@row(KINDS, "a deleted file that has another name in its directory")
 def deleted_linked(place):
     fd = os.open(made(place), os.O_RDWR)
     os.link(f"{place}/file", f"{place}/other")
     os.unlink(f"{place}/file")
     return lambda: [os.fstat(fd).st_nlink, os.fstat(fd).st_ino == os.stat(f"{place}/other").st_ino]
+
+
+@row(KINDS, "a deleted file that has another name in another directory", outcome=Uncheckpointed(
+     "A job that holds a file by a name that was deleted, while the file has another in another "
+     "directory, does not go back to a checkpoint"))
+def deleted_linked_elsewhere(place):
+    fd = os.open(made(place), os.O_RDWR)
+    os.mkdir(f"{place}/there")
+    os.link(f"{place}/file", f"{place}/there/other")
+    os.unlink(f"{place}/file")
+    return lambda: [os.fstat(fd).st_nlink,
+                    os.fstat(fd).st_ino == os.stat(f"{place}/there/other").st_ino]
 
 
 @row(KINDS, "a deleted file that is open twice")
@@ -237,7 +259,7 @@ def device(name, how=os.O_RDWR):
 for name in ("null", "zero", "full", "random", "urandom"):
     row(KINDS, f"/dev/{name}")(device(f"/dev/{name}"))
 row(KINDS, "a block device", needs="a loop device",
-    outcome=Refused("file_unsupported", "of a kind open that CRIU does not know", check=False))(
+    outcome=Refused("file_unsupported", "of a kind that CRIU does not know"))(
     device("/dev/loop0", os.O_RDONLY))
 row(KINDS, "/dev/kmsg", needs="a log of the kernel")(device("/dev/kmsg", os.O_RDONLY))
 row(KINDS, "/dev/fuse", needs="FUSE",
@@ -335,7 +357,7 @@ def configured(place):
 
 
 @row(KINDS, "a tree that is mounted nowhere (open_tree)",
-     outcome=Refused("file_mount_unknown", "cannot be dumped", check=False))
+     outcome=Refused("file_mount_unknown", "not mounted for it any more"))
 def tree(place):
     fd = syscall(428, -100, place.encode(), 1)
     return lambda: [flags(fd), link(fd)]
@@ -456,8 +478,7 @@ def timer(clock, how=0, first=5000.0, each=60.0):
     return set_up
 
 
-CANNOT = "CRIU cannot dump it"
-ALARM = Refused("criu_cannot_dump", CANNOT, check=False)
+ALARM = Refused("holds_unsupported", "a timer that wakes the machine")
 for word, clock in {"CLOCK_REALTIME": 0, "CLOCK_MONOTONIC": 1, "CLOCK_BOOTTIME": 7,
                     "CLOCK_REALTIME_ALARM": 8, "CLOCK_BOOTTIME_ALARM": 9}.items():
     needs = "a clock that wakes the machine" if "ALARM" in word else ""
@@ -561,7 +582,7 @@ def pidfd_ended(place):
 
 
 @row(EVENTS, "pidfd of a thread (PIDFD_THREAD)", needs="such pidfds",
-     outcome=Refused("criu_cannot_dump", CANNOT, check=False))
+     outcome=Refused("holds_unsupported", "a pidfd of a thread"))
 def pidfd_thread(place):
     fd = syscall(434, os.getpid(), os.O_EXCL)
     return lambda: [fdinfo(fd, "Pid") == [str(os.getpid())], flags(fd)]

@@ -150,6 +150,35 @@ def rights(place):
     return look
 
 
+@row(UNIX, "a descriptor on its way between two processes", alone=True,
+     outcome=Refused("dump_refused", "is on its way between two processes", check=False))
+def rights_between(place):
+    a, b = keep(*socket.socketpair())
+    with open(f"{place}/file", "w+") as f:
+        socket.send_fds(a, [b"here"], [f.fileno()])
+
+    def work():
+        a.close()
+        return lambda: b.recv(9, socket.MSG_PEEK).decode()
+    other = child(work)
+    b.close()
+    return other.ask
+
+
+@row(UNIX, "a message that waits and names its sender (SO_PASSCRED)",
+     outcome=Refused("dump_refused", "names its sender waits", check=False))
+def named_sender(place):
+    a, b = keep(*socket.socketpair(socket.AF_UNIX, DGRAM))
+    b.setsockopt(1, 16, 1)
+    a.send(b"named")
+
+    def look():
+        said, (one,), _, _ = b.recvmsg(99, 99, socket.MSG_PEEK)
+        pid, uid, gid = struct.unpack("3i", one[2])
+        return [said.decode(), pid == os.getpid(), uid, gid]
+    return look
+
+
 @row(UNIX, "credentials of the other end (SO_PEERCRED)")
 def credentials(place):
     a, b = keep(*socket.socketpair())

@@ -439,11 +439,27 @@ fd = ctypes.CDLL(None).syscall(447, 0)
 if fd < 0: say('none')
 else:
     os.ftruncate(fd, 4096); m = mmap.mmap(fd, 4096); os.close(fd); say('secret'); m.close()
+def call(number, *words):
+    return ctypes.CDLL(None).syscall(ctypes.c_long(number), *[ctypes.c_long(w) for w in words])
+for name, fd in (('wakes', call(283, 8, 0)), ('thread', call(434, os.getpid(), os.O_EXCL)),
+                 ('unmounted', ctypes.CDLL(None).syscall(428, -100, b'/usr', 1))):
+    say(name if fd >= 0 else 'none')
+    if fd >= 0: os.close(fd)
+wait, go = os.pipe()
+child = os.fork()
+if child == 0:
+    unshared = ctypes.CDLL(None).unshare(0x4000000) == 0
+    print('namespace' if unshared else 'none'), os.read(wait, 1), os._exit(0)
+input(), os.write(go, b'x'), os.waitpid(child, 0)
 say('end'))"));
     const std::pair<const char*, CauseCode> all[] = {{"mptcp", CauseCode::holds_mptcp},
                                                      {"packets", CauseCode::holds_packet_pipe},
                                                      {"ALG", CauseCode::holds_unsupported},
                                                      {"secret", CauseCode::holds_secret_memory},
+                                                     {"wakes", CauseCode::holds_unsupported},
+                                                     {"thread", CauseCode::holds_unsupported},
+                                                     {"unmounted", CauseCode::file_mount_unknown},
+                                                     {"namespace", CauseCode::namespace_nested},
                                                      {"end", CauseCode::none}};
     std::string said;
     for (const auto& [kind, code] : all) {

@@ -128,6 +128,10 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
         criu_trouble_passes("Error (criu/sk-netlink.c:77): netlink: The socket has data to "
                             "read"));
     ck_assert(!criu_trouble_passes("Error (criu/sk-netlink.c:71): Netlink socket is in use"));
+    ck_assert(
+        criu_trouble_passes("Error (souk): a message that names its sender waits in a socket"));
+    ck_assert(
+        criu_trouble_passes("Error (souk): a descriptor is on its way between two processes"));
     ck_assert_text(criu_unopened_file("Error (criu/files-reg.c:2353): Can't open file home/a on "
                                       "restore: No such file or directory\nError (x): y"),
                    "cannot open /home/a: No such file or directory");

@@ -334,6 +334,5 @@ UNIT_SUITE(files_locks, two_holders_of_one_open_file_exclude_each_other_and_the_
            who_has_not_heard_of_a_lock_has_what_it_had_before,
            who_leaves_while_it_waits_keeps_what_it_takes_along,
            a_lock_that_comes_too_late_is_undone_by_the_number_of_its_request,
-           a_mapped_index_is_one_job_s,
-           locks_come_through_a_door_for_whoever_knows_the_secret);
+           a_mapped_index_is_one_job_s, locks_come_through_a_door_for_whoever_knows_the_secret);
 }  // namespace souk

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/kept_files.h"
 #include "kernel/base/home_inode.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
@@ -175,6 +176,31 @@ START_TEST(an_image_that_names_no_files_is_refused_and_an_empty_list_compares_no
 }
 END_TEST
 
+START_TEST(a_file_that_was_made_again_or_has_lost_its_name_since_is_the_same) {
+    const unit::TempDir image, dir;
+    const PidsInside pids = {{1, ::getpid()}};
+    const std::string path = dir.write("file", "x");
+    Fd held = *open_at(AT_FDCWD, path, O_RDONLY);
+    ck_assert(save_open_files(image.fd.get(), *open_files_of(pids)).has_value());
+    ck_assert_int_eq(::unlink(path.c_str()), 0);
+    ck_assert(check_open_files(image.fd.get(), pids).has_value());
+    // Another one has its name. It is the job's if the restore has made it.
+    const Fd was = std::move(held);
+    dir.write("file", "x");
+    ck_assert(::dup2(open_at(AT_FDCWD, path, O_RDONLY)->get(), was.get()) == was.get());
+    ck_assert(!check_open_files(image.fd.get(), pids).has_value());
+    struct stat st {};
+    ck_assert_int_eq(::fstat(was.get(), &st), 0);
+    const std::string of_another = path + '\0' + std::to_string(st.st_ino + 1) + '\0';
+    image.write(SOUK_MADE_AGAIN_NAME, of_another);
+    ck_assert(!check_open_files(image.fd.get(), pids).has_value());
+    image.write(SOUK_MADE_AGAIN_NAME, of_another + path + '\0' + std::to_string(st.st_ino) + '\0');
+    ck_assert(check_open_files(image.fd.get(), pids).has_value());
+    ck_assert_int_eq(::unlink(path.c_str()), 0);
+    ck_assert(check_open_files(image.fd.get(), pids).has_value());
+}
+END_TEST
+
 START_TEST(the_files_of_a_process_are_found_and_deleted_ones_and_pipes_left_out) {
     const unit::TempDir dir;
     const std::string path = dir.write("kept", "x"), gone = dir.write("gone", "x");
@@ -270,6 +296,7 @@ UNIT_SUITE(open_files, on_one_kernel_a_file_is_its_device_and_inode,
            a_device_is_its_number_and_a_kind_never_changes, every_mapped_file_was_mapped_and_is,
            a_list_reads_as_it_was_written_and_a_damaged_one_is_refused,
            an_image_that_names_no_files_is_refused_and_an_empty_list_compares_nothing,
+           a_file_that_was_made_again_or_has_lost_its_name_since_is_the_same,
            the_files_of_a_process_are_found_and_deleted_ones_and_pipes_left_out,
            a_file_that_is_mapped_in_pieces_is_found_once_wherever_they_are,
            what_is_open_at_a_look_and_closed_later_is_left_out,

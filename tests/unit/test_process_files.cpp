@@ -45,7 +45,14 @@ START_TEST(a_look_tells_what_a_process_has_open_and_mapped) {
     const auto kinds = look_from_here(own, {.kinds = true});
     ck_assert(at(kinds->at(0), "fd " + std::to_string(pipe[1]))->packets);
     ck_assert_text(at(kinds->at(0), "fd " + std::to_string(sockets[0]))->protocol, "UNIX");
+    ck_assert(kinds->at(0).spaces.starts_with("mnt:[") &&
+              kinds->at(0).spaces.find(" net:[") != std::string::npos);
     ck_assert(decode_look(encode_look(*kinds)).value() == *kinds);
+    SeenProcess odd;
+    odd.spaces = "uts:[5]";
+    odd.files.resize(2);
+    odd.files[0].wakes = odd.files[1].thread = true;
+    ck_assert(decode_look(encode_look({odd})).value() == std::vector<SeenProcess>{odd});
 
     const LookFor all{.states = true, .mapped = true, .infos = true, .maps = true};
     const auto whole = look_from_here(own, all);

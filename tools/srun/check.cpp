@@ -97,14 +97,14 @@ Status look_at_program(const SrunOptions& o) {
         const Status movable = check_movable_here(trial.pid(), o.tcp);
         if (!movable && movable.error().code == ESRCH) return {};
         TRY(movable);
-        if (ended) TRY(look_whether_shut_in(trial.pid()));
+        if (ended) TRY(look_closely(trial.pid()));
     }
     return {};
 }
 
 Status look_at_process(const SrunOptions& o, pid_t pid) {
     TRY(check_movable_here(pid, o.tcp));
-    return look_whether_shut_in(pid);
+    return look_closely(pid);
 }
 
 Status say_verdict(const SrunOptions& o, const Cause& why) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// No kernel says it. But a thread that is shut in may not look into this process, and may
+// Of PR_SET_SYSCALL_USER_DISPATCH a kernel from 6.4 on tells a tracer. Of Landlock none says
+// anything. But a thread that is shut in may not look into this process, and may
 // otherwise, if both have the same ids and rights: it is had to ask for our list of robust futexes,
 // as a dump does it (checkpoint/criu_landlock.c).
 #include "tools/srun/shut_in.hpp"
@@ -28,30 +29,46 @@ std::string ids_and_rights(const std::string& process) {
     return found;
 }
 
-bool is_shut_in(pid_t thread) {
+bool makes_calls_itself(pid_t thread) {
+    constexpr long get_config = 0x4211;  // PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
+    struct {
+        uint64_t mode, selector, offset, length;
+    } config{};
+    return ::syscall(SYS_ptrace, get_config, thread, sizeof config, &config) == 0 &&
+           config.mode != 0;
+}
+
+// Returns what a dump would refuse; empty: nothing.
+std::string_view found_closely(pid_t thread, bool knows_landlock) {
     int status = 0;
-    if (traces(PTRACE_SEIZE, thread, 0, nullptr) != 0) return false;
+    if (traces(PTRACE_SEIZE, thread, 0, nullptr) != 0) return {};
     long said = 0;
+    bool dispatches = false;
     if (traces(PTRACE_INTERRUPT, thread, 0, nullptr) == 0 &&
         ::waitpid(thread, &status, __WALL) == thread && WIFSTOPPED(status)) {
         const long ask[7] = {SYS_get_robust_list, ::getpid()};
         const unsigned long place = place_of_call(thread);
         // Another signal came before the stop: it is given back, and this one says nothing.
         const bool interrupted = status >> 16 == PTRACE_EVENT_STOP;
-        if (place != 0 && interrupted) said = call_at(thread, place, ask);
+        dispatches = makes_calls_itself(thread);
+        if (knows_landlock && place != 0 && interrupted && !dispatches)
+            said = call_at(thread, place, ask);
         const long signal = interrupted ? 0 : WSTOPSIG(status);
         (void)::syscall(SYS_ptrace, PTRACE_DETACH, thread, nullptr, signal);
     }
-    return said == -EPERM;
+    if (dispatches)
+        return " makes its system calls by its own code (PR_SET_SYSCALL_USER_DISPATCH), which "
+               "nobody could tell a kernel elsewhere";
+    return said == -EPERM ? " has shut itself in with Landlock, which would be open elsewhere" : "";
 }
 #endif
 
 }  // namespace
 
-Status look_whether_shut_in(pid_t root) {
+Status look_closely(pid_t root) {
 #ifdef __x86_64__
-    if (::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) < 0)
-        return {};
+    const bool knows_landlock =
+        ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) >= 0;
     const std::string ours = ids_and_rights("self");
     std::vector<std::string> tree{std::to_string(root)};
     for (size_t i = 0; i < tree.size(); ++i) {
@@ -60,11 +77,12 @@ Status look_whether_shut_in(pid_t root) {
         if (!threads || ids_and_rights(process) != ours) continue;
         for (const std::string& thread : *threads) {
             const auto number = whole_number<pid_t>(thread);
-            if (number && is_shut_in(*number))
-                return fail_because(CauseCode::dump_refused,
-                                    {{"text", "cannot move: process " + process +
-                                                  " has shut itself in with Landlock, which would "
-                                                  "be open elsewhere"}});
+            const std::string_view what =
+                number ? found_closely(*number, knows_landlock) : std::string_view();
+            if (!what.empty())
+                return fail_because(
+                    CauseCode::dump_refused,
+                    {{"text", "cannot move: process " + process + std::string(what)}});
             const auto text = read_file(AT_FDCWD, tasks + "/" + thread + "/children");
             for (size_t at = 0; text && at < text->size();) {
                 const size_t end = std::min(text->find(' ', at), text->size());

@@ -11,6 +11,6 @@ namespace souk::tools {
 
 // Looks at a process with our ids and rights, its threads, and all that have come of it. They stand
 // for a moment; where they may not be stopped, nothing is found.
-Status look_whether_shut_in(pid_t root);
+Status look_closely(pid_t root);
 
 }  // namespace souk::tools

@@ -2,7 +2,9 @@
 #include "kernel/sys/process/movable.hpp"
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -155,6 +157,31 @@ CauseCode unmovable_socket(std::string_view protocol) {
 
 namespace {
 
+// The numbers of the mounts that a process has.
+std::set<uint64_t> mounts_of(int proc, pid_t pid) {
+    std::set<uint64_t> numbers;
+    const auto table = read_file(proc, std::to_string(pid) + "/mountinfo");
+    for (size_t at = 0; table && at < table->size(); at = table->find('\n', at) + 1) {
+        if (const auto number = leading_number<uint64_t>(std::string_view(*table).substr(at)))
+            numbers.insert(*number);
+        if (table->find('\n', at) == table->npos) break;
+    }
+    return numbers;
+}
+
+// The first kind of namespaces in which `of` is in another one than `base`; empty: none.
+std::string_view other_space(std::string_view of, std::string_view base) {
+    while (!of.empty()) {
+        const std::string_view one = of.substr(0, of.find(' '));
+        const std::string_view kind = one.substr(0, one.find(':') + 1);
+        const size_t at = base.find(kind);
+        if (at != base.npos && !base.substr(at).starts_with(one))
+            return kind.substr(0, kind.size() - 1);
+        of.remove_prefix(std::min(of.size(), one.size() + 1));
+    }
+    return {};
+}
+
 // Looks at what processes have open.
 struct Looker {
     int proc;
@@ -162,12 +189,37 @@ struct Looker {
     std::string_view stays = {};   // it does not move with a file of that directory
     std::set<dev_t> servers = {};  // nor with a lock on one of these devices
     TcpTables connections = {};
+    std::map<std::string, std::set<uint64_t>> mounts = {};  // by namespace
 
-    Status look_at_file(const CapsuleProcess& p, const SeenFile& seen) {
+    // A file is of a kind, or on a file system, that CRIU does not find again.
+    Status look_whether_it_is_known(const CapsuleProcess& p, const SeenProcess& all,
+                                    const SeenFile& seen, const std::string& name) {
+        if (!seen.known || seen.links == 0) return {};
+        if (S_ISBLK(seen.mode))
+            return fail(CauseCode::file_unsupported,
+                        "cannot move: " + named(p) + " has a block device open (file " + name +
+                            "), which is of a kind that CRIU does not know");
+        // Of a root directory of its own, not all mounts are told.
+        const auto root = std::ranges::find(all.files, "root", &SeenFile::place);
+        if (seen.mount == 0 || root == all.files.end() || root->target != "/") return {};
+        const auto [known, is_new] = mounts.try_emplace(all.spaces.substr(0, all.spaces.find(' ')));
+        if (is_new) known->second = mounts_of(proc, p.pid);
+        if (known->second.empty() || known->second.contains(seen.mount)) return {};
+        return fail(CauseCode::file_mount_unknown,
+                    "cannot move: " + named(p) + " has a file open (file " + name +
+                        ") whose file system is not mounted for it any more");
+    }
+
+    Status look_at_file(const CapsuleProcess& p, const SeenProcess& all, const SeenFile& seen) {
         const std::string_view file = seen.target;
         const std::string name = seen.place.substr(seen.place.rfind(' ') + 1);
         CauseCode what = unmovable_file(file);
         std::string kind(file);
+        if (seen.wakes || seen.thread) {
+            what = CauseCode::holds_unsupported;
+            kind = seen.wakes ? "a timer that wakes the machine (CLOCK_REALTIME_ALARM and the like)"
+                              : "a pidfd of a thread";
+        }
         if (seen.queue) what = CauseCode::holds_message_queue;
         if (seen.packets) what = CauseCode::holds_packet_pipe;
         if (!seen.protocol.empty()) {
@@ -183,6 +235,7 @@ struct Looker {
             return fail_because(CauseCode::holds_server_lock,
                                 {{"process", named(p)}, {"file", name}});
         TRY(look_whether_it_stays(p, seen, name));
+        TRY(look_whether_it_is_known(p, all, seen, name));
         if (tcp != TcpPolicy::refuse || !file.starts_with("socket:[")) return {};
         const auto peer = connections.peer(proc, p.pid, file.substr(8, file.size() - 9));
         if (peer.empty()) return {};
@@ -229,16 +282,40 @@ struct Looker {
         if (status_number(*status, "\nTracerPid:") != 0)
             return fail_because(CauseCode::is_traced, {{"process", named(p)}});
         locked = status_number(*status, "\nVmLck:") != 0;
+        return look_at_schedule(p);
+    }
+
+    // The kernel gives no process of a plain user the rights for it; few have it.
+    Result<bool> look_at_schedule(const CapsuleProcess& p) const {
+        constexpr int threads_max = 256;
+        const std::string directory = std::to_string(p.pid) + "/task";
+        const auto threads = p.threads > threads_max
+                                 ? Result<std::vector<std::string>>({std::to_string(p.pid)})
+                                 : list_dir(proc, directory);
+        if (!threads) return true;  // it has ended
+        for (const std::string& thread : *threads) {
+            const auto stat = read_proc_stat(proc, directory + "/" + thread);
+            if (stat && stat->policy == SCHED_DEADLINE)
+                return fail_because(CauseCode::dump_refused,
+                                    {{"text", "cannot move: " + named(p) +
+                                                  " runs by deadlines "
+                                                  "(SCHED_DEADLINE), which nobody could promise it "
+                                                  "elsewhere"}});
+        }
         return true;
     }
 
-    Status look_at_files(const CapsuleProcess& p, const SeenProcess& seen) {
+    Status look_at_files(const CapsuleProcess& p, const SeenProcess& seen, std::string_view base) {
         if (seen.error == ENOENT || seen.error == ESRCH) return {};  // it ended meanwhile
         if (seen.error != 0)
             return fail_errno("look at what " + named(p) + " has open", seen.error);
+        if (const auto space = other_space(seen.spaces, base); !space.empty())
+            return fail(CauseCode::namespace_nested, "cannot move: " + named(p) +
+                                                         " has a namespace of its own (" +
+                                                         std::string(space) + ")");
         for (const SeenFile& f : seen.files)
             if (f.place.starts_with("fd ")) {
-                TRY(look_at_file(p, f));
+                TRY(look_at_file(p, seen, f));
             } else if (f.place == "cwd") {
                 TRY(look_whether_it_stays(p, f, f.place));
             }
@@ -246,8 +323,9 @@ struct Looker {
     }
 };
 
+// The namespaces of the root are the job's: CRIU makes some of them anew for it.
 Status look_at_all(Looker& looker, const std::vector<CapsuleProcess>& processes, size_t files_max,
-                   const LookAt& look) {
+                   pid_t root, const LookAt& look) {
     PidsInside pids, locked;
     for (const CapsuleProcess& p : processes) {
         bool locks = false;
@@ -256,14 +334,16 @@ Status look_at_all(Looker& looker, const std::vector<CapsuleProcess>& processes,
         if (wanted && locks) locked[p.pid] = p.pid;
     }
     const bool locks = !looker.servers.empty();
-    const LookFor what{.states = locks || !looker.stays.empty(),
+    const LookFor what{.states = true,
                        .kinds = true,
                        .infos = locks,
                        .files_max = static_cast<uint32_t>(files_max)};
     TRY_ASSIGN(const auto seen, look(pids, what));
+    const auto base = std::ranges::find(seen, root, &SeenProcess::pid);
+    const std::string spaces = base == seen.end() ? "" : base->spaces;
     for (const CapsuleProcess& p : processes) {
         const auto found = std::ranges::find(seen, p.pid, &SeenProcess::pid);
-        if (found != seen.end()) TRY(looker.look_at_files(p, *found));
+        if (found != seen.end()) TRY(looker.look_at_files(p, *found, spaces));
     }
     if (locked.empty()) return {};
     const auto mapped = look(locked, {.maps = true, .runs = true, .files_max = 0});
@@ -318,7 +398,7 @@ Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t f
     TRY(check_movable(processes, root));
     std::erase_if(processes, [](const CapsuleProcess& p) { return !of_job(p); });
     Looker looker{proc.get(), tcp, stays, servers_with_locks(proc.get(), root, is_server)};
-    return look_at_all(looker, processes, files_max, look ? look : look_in(proc.get()));
+    return look_at_all(looker, processes, files_max, root, look ? look : look_in(proc.get()));
 }
 
 Status check_movable_here(pid_t root, TcpPolicy tcp, size_t files_max) {
@@ -344,7 +424,7 @@ Status check_movable_here(pid_t root, TcpPolicy tcp, size_t files_max) {
     for (size_t i = 0; i < tree.size(); ++i)
         for (const CapsuleProcess& p : children[tree[i].pid]) tree.push_back(p);
     Looker looker{proc.get(), tcp, {}, servers_with_locks(proc.get(), root, is_locked_by_server)};
-    return look_at_all(looker, tree, files_max, look_in(proc.get()));
+    return look_at_all(looker, tree, files_max, root, look_in(proc.get()));
 }
 
 Result<bool> holds_locks(const Capsule& capsule, const std::vector<CapsuleProcess>& processes,

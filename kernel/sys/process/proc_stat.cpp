@@ -18,13 +18,15 @@ bool parse_proc_stat(const char* text, ProcStat* out) {
     unsigned long start, reserved, pages;
     // These are the fields from 3 on: state, parent, group, session, terminal, its group, flags,
     // four counts of page faults, four times, priority, nice, threads, an unused one, start, size,
-    // resident.
+    // resident; 16 others; policy.
+    out->policy = 0;
     const int fields = sscanf(
         close + 1,
-        " %c %d %*d %d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %lu %lu %lu",
+        " %c %d %*d %d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %lu %lu %lu %*u"
+        " %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %*d %*u %u",
         &out->state, &out->parent, &out->session, &out->flags, &out->threads, &start, &reserved,
-        &pages);
-    if (fields != 8) return false;
+        &pages, &out->policy);
+    if (fields < 8) return false;
     out->start_ticks = start;
     out->reserved_bytes = reserved;
     out->resident_pages = pages;

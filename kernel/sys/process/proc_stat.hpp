@@ -14,6 +14,7 @@ struct ProcStat {
     unsigned flags;        // include/linux/sched.h, PF_*
     uint64_t start_ticks;  // since boot
     uint64_t reserved_bytes, resident_pages;
+    unsigned policy;  // sched(7); 0 if the text is cut before it
 };
 
 // Parses the file's text. False: it is none; `out` is undefined then.

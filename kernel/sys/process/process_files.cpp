@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <optional>
 #include <set>
 
@@ -21,7 +23,8 @@
 namespace souk {
 namespace {
 
-constexpr size_t place_bytes_max = 32, sums_bytes_max = 4096, protocol_bytes_max = 32;
+constexpr size_t place_bytes_max = 32, sums_bytes_max = 4096, protocol_bytes_max = 32,
+                 spaces_bytes_max = 512;
 
 bool is_queue(int process, const std::string& link, std::string_view target) {
     constexpr long mqueue_magic = 0x19800202;  // linux/magic.h has it from 6.6 on
@@ -54,6 +57,22 @@ void add_info(int process, const std::string& number, SeenFile& file) {
     if (!info) return;
     (void)std::sscanf(info->c_str(), "pos: %*d flags: %o", &file.flags);
     file.locked = info->find("\nlock:\t") != std::string::npos;
+    constexpr std::string_view clock = "\nclockid: ";
+    const size_t at = info->find(clock);
+    const int number_of_clock =
+        at == std::string::npos ? -1 : std::atoi(&(*info)[at + clock.size()]);
+    file.wakes = number_of_clock == CLOCK_REALTIME_ALARM || number_of_clock == CLOCK_BOOTTIME_ALARM;
+}
+
+std::string spaces_of(int process) {
+    std::string all;
+    for (const char* kind : {"mnt", "pid", "net", "uts", "ipc", "user", "cgroup", "time"}) {
+        char name[48];
+        const std::string link = std::string("ns/") + kind;
+        const ssize_t n = ::readlinkat(process, link.c_str(), name, sizeof name);
+        if (n > 0) all.append(all.empty() ? "" : " ").append(name, static_cast<size_t>(n));
+    }
+    return all;
 }
 
 // Asks by the socket's name in /proc alone, so that the socket need not be opened.
@@ -88,10 +107,14 @@ struct Look {
         file.queue = !number.empty() && is_queue(process, link, file.target);
         if (what.states && target[0] == '/') add_state(process, link, file);
         const bool pipe = what.kinds && file.target.starts_with("pipe:[");
+        const bool pidfd = what.kinds && file.target == "anon_inode:[pidfd]";
+        const bool timer = what.kinds && file.target == "anon_inode:[timerfd]";
         if (what.kinds && file.target.starts_with("socket:["))
             file.protocol = protocol_of(process, link);
-        if ((what.infos || pipe) && !number.empty()) add_info(process, number, file);
+        if ((what.infos || pipe || pidfd || timer) && !number.empty())
+            add_info(process, number, file);
         file.packets = pipe && (file.flags & O_DIRECT) != 0;
+        file.thread = pidfd && (file.flags & O_EXCL) != 0;
         seen.files.push_back(std::move(file));
     }
 
@@ -183,6 +206,7 @@ Result<std::vector<SeenProcess>> look_at_processes(int proc, const std::vector<p
             continue;
         }
         const Look look{process->get(), what, left, seen};
+        if (what.kinds) seen.spaces = spaces_of(process->get());
         if (what.states)
             for (const char* one : {"exe", "cwd", "root"}) look.add(one, one);
         look.add_open();
@@ -216,12 +240,15 @@ std::string encode_look(const std::vector<SeenProcess>& look) {
         w.number(static_cast<uint32_t>(p.error), 4);
         w.text(p.maps);
         w.text(p.sums);
+        w.text(p.spaces);
         w.number(p.files.size(), 4);
         for (const SeenFile& f : p.files) {
             w.text(f.place);
             w.text(f.target);
             w.text(f.protocol);
-            w.number(f.queue | f.known << 1 | f.locked << 2 | f.packets << 3, 1);
+            w.number(f.queue | f.known << 1 | f.locked << 2 | f.packets << 3 | f.wakes << 4 |
+                         f.thread << 5,
+                     1);
             for (const uint32_t n : {f.mode, f.links, f.flags}) w.number(n, 4);
             for (const uint64_t n : {f.device, f.inode, f.rdev, f.mount}) w.number(n, 8);
         }
@@ -239,6 +266,7 @@ Result<std::vector<SeenProcess>> decode_look(std::string_view text) {
         p.error = static_cast<int>(r.number(4));
         p.maps = r.text(maps_bytes_max);
         p.sums = r.text(sums_bytes_max);
+        p.spaces = r.text(spaces_bytes_max);
         const uint64_t files = r.number(4);
         for (uint64_t n = 0; n < files && r.whole; ++n) {
             SeenFile& f = p.files.emplace_back();
@@ -246,11 +274,13 @@ Result<std::vector<SeenProcess>> decode_look(std::string_view text) {
             f.target = r.text(PATH_MAX);
             f.protocol = r.text(protocol_bytes_max);
             const uint64_t is = r.number(1);
-            if (is > 15) r.whole = false;
+            if (is > 63) r.whole = false;
             f.queue = (is & 1) != 0;
             f.known = (is & 2) != 0;
             f.locked = (is & 4) != 0;
             f.packets = (is & 8) != 0;
+            f.wakes = (is & 16) != 0;
+            f.thread = (is & 32) != 0;
             for (uint32_t* to : {&f.mode, &f.links, &f.flags})
                 *to = static_cast<uint32_t>(r.number(4));
             for (uint64_t* to : {&f.device, &f.inode, &f.rdev, &f.mount}) *to = r.number(8);

@@ -24,7 +24,7 @@ inline constexpr size_t maps_bytes_max = 64 << 20;
 struct LookFor {
     bool states = false;  // what each file is; also of the program and the directories
     bool mapped = false;  // the files that are mapped too; with `states`
-    bool kinds = false;   // of which kind pipes and sockets are
+    bool kinds = false;   // of which kind pipes, sockets and the like are
     bool infos = false;   // how each is open, and whether it is locked
     bool maps = false;    // the text of /proc/PID/maps
     bool sums = false;    // the text of /proc/PID/smaps_rollup
@@ -41,6 +41,8 @@ struct SeenFile {
     bool queue = false;  // a POSIX message queue, which looks like a file in /
     // These are told with `kinds`.
     bool packets = false;  // a pipe that keeps each write apart (O_DIRECT)
+    bool wakes = false;    // a timerfd that wakes the machine (CLOCK_REALTIME_ALARM)
+    bool thread = false;   // a pidfd of a thread (PIDFD_THREAD)
     std::string protocol;  // of a socket: the kernel's name of it ("TCP", "UNIX-STREAM", "MPTCP")
     // These are told with `states`, if the file has a name that begins with '/'.
     bool known = false;
@@ -57,6 +59,7 @@ struct SeenProcess {
     pid_t pid = 0;  // as it was asked for
     int error = 0;  // why nothing is known of what it has open
     std::string maps, sums;
+    std::string spaces;  // with `kinds`: its namespaces, as "mnt:[4026531841] pid:[...] ..."
     std::vector<SeenFile> files;
     bool operator==(const SeenProcess&) const = default;
 };

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Preloaded into a CRIU that dumps: what waits in a UNIX socket to be read, and CRIU cannot take
+// along, keeps the job from moving until it has been read. That is mostly a moment later.
+//
+// - A socket that wants to know who has sent (SO_PASSCRED) tells it with each message. CRIU takes
+// no
+//   such message.
+// - Descriptors on their way (SCM_RIGHTS) CRIU sends again from one process. It chooses that one
+//   before it has settled who makes the two ends of a pair (criu/cr-restore.c, prepare_scms and
+//   run_post_prepare). If these are two processes, others than the job's files would be sent, or
+//   none. Who makes an end is the process with the least number of all that have it.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "checkpoint/criu_user.h"
+
+// The other end of a socket, by its inode; 0: it has none, or the kernel does not tell.
+static unsigned long peer_of(unsigned long inode) {
+    struct {
+        struct nlmsghdr head;
+        struct unix_diag_req asks;
+    } request = {.head = {.nlmsg_len = sizeof request,
+                          .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                          .nlmsg_flags = NLM_F_REQUEST},
+                 .asks = {.sdiag_family = AF_UNIX,
+                          .udiag_states = ~0U,
+                          .udiag_ino = (uint32_t)inode,
+                          .udiag_show = UDIAG_SHOW_PEER,
+                          .udiag_cookie = {~0U, ~0U}}};
+    union {
+        struct nlmsghdr head;
+        char room[4096];
+    } answer;
+    const int ask = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    long n = ask < 0 ? -1 : syscall(SYS_sendto, ask, &request, sizeof request, 0, NULL, 0);
+    if (n >= 0) n = syscall(SYS_recvfrom, ask, &answer, sizeof answer, 0, NULL, NULL);
+    if (ask >= 0) close(ask);
+    if (n < (long)NLMSG_LENGTH(sizeof(struct unix_diag_msg)) ||
+        answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
+        return 0;
+    const struct unix_diag_msg* const said = NLMSG_DATA(&answer.head);
+    const struct rtattr* one = (const struct rtattr*)(said + 1);
+    for (int left = (int)n - (int)NLMSG_LENGTH(sizeof *said); RTA_OK(one, left);
+         one = RTA_NEXT(one, left))
+        if (one->rta_type == UNIX_DIAG_PEER) return *(const uint32_t*)RTA_DATA(one);
+    return 0;
+}
+
+// The least process of the job that has the socket; 0: none has.
+static pid_t first_with(unsigned long inode) {
+    char path[32], wanted[40], link[40];
+    pid_t first = 0;
+    snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
+    DIR* const all = opendir("/proc");
+    for (struct dirent* one; all != NULL && (one = readdir(all)) != NULL;) {
+        const pid_t pid = atoi(one->d_name);
+        if (pid <= 1 || (first != 0 && pid > first) || !is_held(pid)) continue;
+        snprintf(path, sizeof path, "/proc/%d/fd", pid);
+        DIR* const files = opendir(path);
+        for (struct dirent* file; files != NULL && (file = readdir(files)) != NULL;) {
+            const ssize_t n = readlinkat(dirfd(files), file->d_name, link, sizeof link - 1);
+            link[n < 0 ? 0 : n] = 0;
+            if (n > 0 && strcmp(link, wanted) == 0) first = pid;
+        }
+        if (files != NULL) closedir(files);
+    }
+    if (all != NULL) closedir(all);
+    return first;
+}
+
+static bool is_made_by_two(int fd) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return true;
+    const unsigned long peer = peer_of(st.st_ino);
+    return peer != 0 && peer_of(peer) == st.st_ino && first_with(st.st_ino) != first_with(peer);
+}
+
+static bool has(struct msghdr* message, int type) {
+    for (struct cmsghdr* c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == type) return true;
+    return false;
+}
+
+// CRIU peeks at what waits in a socket (criu/sk-queue.c), as nobody else here does.
+ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
+    int family = 0;
+    socklen_t size = sizeof family;
+    const ssize_t n = syscall(SYS_recvmsg, fd, message, flags);
+    if (n < 0 || (flags & MSG_PEEK) == 0 || getenv("SOUK_DUMP") == NULL ||
+        getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0 || family != AF_UNIX)
+        return n;
+    if (has(message, SCM_CREDENTIALS)) {
+        refuse_of("a message that names its sender waits in a socket", "when it has been read");
+    } else if (has(message, SCM_RIGHTS) && is_made_by_two(fd)) {
+        refuse_of("a descriptor is on its way between two processes in a socket",
+                  "when it has been taken");
+    } else {
+        return n;
+    }
+    errno = EBUSY;
+    return -1;
+}
