@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Of PR_SET_SYSCALL_USER_DISPATCH a kernel from 6.4 on tells a tracer. Of Landlock none says
+// A kernel from 6.4 on tells a tracer of PR_SET_SYSCALL_USER_DISPATCH. About Landlock none says
 // anything. But a thread that is shut in may not look into this process, and may
 // otherwise, if both have the same ids and rights: it is had to ask for our list of robust futexes,
 // as a dump does it (checkpoint/criu_landlock.c).

@@ -199,7 +199,7 @@ struct Looker {
             return fail(CauseCode::file_unsupported,
                         "cannot move: " + named(p) + " has a block device open (file " + name +
                             "), which is of a kind that CRIU does not know");
-        // Of a root directory of its own, not all mounts are told.
+        // A process with a root directory of its own is not told of all mounts.
         const auto root = std::ranges::find(all.files, "root", &SeenFile::place);
         if (seen.mount == 0 || root == all.files.end() || root->target != "/") return {};
         const auto [known, is_new] = mounts.try_emplace(all.spaces.substr(0, all.spaces.find(' ')));
