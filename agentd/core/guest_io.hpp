@@ -36,7 +36,7 @@ struct GuestJob {
     int32_t wait_status = 0;
     bool went_on = false;        // exited, killed: it ran until then, and was not held by a dump
     std::string resources = {};  // JobTerms::resources
-    // It has these devices of this node, by their indexes: lines NAME:INDEX.
+    // It has these devices of this node: lines NAME:FILE (an older version wrote NAME:INDEX).
     std::vector<std::string> devices = {};
     bool operator==(const GuestJob&) const = default;
 };

@@ -44,10 +44,9 @@ Trouble GuestStarts::take_resources(Entry& e) const {
     std::vector<GuestHolds> others;
     for (const auto& [key, other] : jobs_.all())
         if (other.has_resources()) others.push_back({other.job.resources, other.job.devices});
-    auto given = give_resources(*needs, resources_, others);
+    auto given = give_resources(*needs, resources_, others, e.job.from_image);
     if (!given) return Trouble(given.error());
     e.job.devices = std::move(given->devices);
-    if (e.job.from_image) return {};
     add_variables(e.job.spec.launch.env, *given);
     return {};
 }

@@ -302,7 +302,10 @@ void Agent::market_tried() {
 }
 
 void Agent::from_market(const FromMarket& message) {
-    if (const auto* note = std::get_if<ProviderNote>(&message)) return offer_->noted(*note);
+    if (const auto* note = std::get_if<ProviderNote>(&message)) {
+        offer_->noted(*note);
+        return guests_->set_of_market(note->of_market);
+    }
     home_->from_market(message);
     if (std::holds_alternative<JobNote>(message)) ledger_->compare_soon();
 }

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <sstream>
 
 #include "agentd/core/files_choice.hpp"
@@ -214,14 +216,22 @@ Result<std::vector<NodeResource>> resources_of(ResourceTable counts, const Resou
         counts.try_emplace(name, std::to_string(words_of(files).size()));
     TRY_ASSIGN(const std::vector<ResourceOffer> offers, resource_offers(counts, reserves));
     std::vector<NodeResource> all;
+    std::map<std::string, std::string> listed;
     for (const ResourceOffer& offer : offers) {
         NodeResource one{offer, {}};
         if (const auto known = devices.find(offer.name); known != devices.end())
             one.files = words_of(known->second);
         one.offer.device = !one.files.empty();
-        for (const std::string& file : one.files)
-            if (!file.starts_with("/dev/"))
-                return fail(offer.name + ": '" + file + "' is no file below /dev");
+        for (const std::string& file : one.files) {
+            const std::filesystem::path path(file);
+            if (!file.starts_with("/dev/") || path != path.lexically_normal() ||
+                file.ends_with('/'))
+                return fail(offer.name + ": '" + file +
+                            "' is no file below /dev, without '//', '.' and '..'");
+            if (const auto [at, is_new] = listed.emplace(file, offer.name); !is_new)
+                return fail(offer.name + ": " + file + " is listed twice, under " + at->second +
+                            " before: each device has one name");
+        }
         if (one.offer.device && offer.count > std::ssize(one.files))
             return fail(offer.name + ": there are " + std::to_string(offer.count) + " of it, and " +
                         std::to_string(one.files.size()) + " devices");
@@ -562,12 +572,14 @@ void Reading::add_offer(Settings& all) {
          "\"gcc python3 R\"", "none"},
         {"resources", table(resources),
          "Named resources of this node: so many of each may jobs have at once that ask for them "
-         "(srun --resource).",
+         "(srun --resource). A name that the market has itself is the market's: what a node "
+         "offers by it is given to nobody (pvdctl status).",
          "{ gpu = 2, scratch = 4 }", "those of resource_devices"},
         {"resource_devices", table(resource_devices),
          "Those that are devices: their files, parted by blanks. A job is told which it has "
-         "($SOUK_RESOURCE_NAME: their places here from 0 on, and $CUDA_VISIBLE_DEVICES for "
-         "/dev/nvidiaN), and stays on this node.",
+         "($SOUK_RESOURCE_NAME: the files, and $CUDA_VISIBLE_DEVICES: the numbers of all of "
+         "/dev/nvidiaN), and stays on this node. When this list is changed, whoever has one keeps "
+         "it.",
          "{ gpu = \"/dev/nvidia0 /dev/nvidia1\" }", "none"},
         {"resource_reserves", table(resource_reserves),
          "The least that a job pays for each one of them per hour, beside the price of its CPUs, "

@@ -63,6 +63,24 @@ GuestHost::GuestHost(const GuestHostParts& parts)
     take_resources();
 }
 
+void GuestHost::take_resources() {
+    std::vector<NodeResource> own = config_.resources;
+    std::erase_if(own, [this](const NodeResource& one) {
+        return std::ranges::find(of_market_, one.offer.name) != of_market_.end();
+    });
+    guest_.set_resources(std::move(own));
+}
+
+void GuestHost::set_of_market(const std::vector<std::string>& names) {
+    if (of_market_ == names) return;
+    of_market_ = names;
+    for (const std::string& name : names)
+        log_.warning("resources: the market has " + name +
+                     " itself, so this node's own is given to nobody: give it another name",
+                     {{"STEP", "resources"}});
+    take_resources();
+}
+
 Status GuestHost::open() {
     TRY(users_.reload(config_));
     TRY(site_.open());

@@ -87,8 +87,10 @@ class GuestHost final : public GuestsOfPeers, private EffectListener {
     void step(const std::function<void(Guest&, guest::Outputs&)>& step);
     const Guest& machine() const { return guest_; }
     GuestUsers& users() { return users_; }
-    // The configuration has others.
-    void take_resources() { guest_.set_resources(config_.resources); }
+    // The configuration has others, or the market has said which names are its own.
+    void take_resources();
+    // The market has these names itself: this node's own of these names are given to nobody.
+    void set_of_market(const std::vector<std::string>& names);
     Hardware hardware() const { return site_.hardware(); }
     bool sends_ahead() const { return site_.cell_site().precopy_possible; }
     size_t count() const { return cells_.size(); }
@@ -154,6 +156,7 @@ class GuestHost final : public GuestsOfPeers, private EffectListener {
     wire::Tls* tls_;
     const TicketDesk* tickets_;
     const NodeName& node_;
+    std::vector<std::string> of_market_;
     Commits& commits_;
     Peers& peers_;
     LoadMeter& load_;

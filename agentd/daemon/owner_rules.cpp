@@ -208,6 +208,11 @@ std::string OwnerRules::status_json() const {
     j.field("on_market", r.on_market)
         .field("reserve", r.reserve)
         .field("current_price", note.current_price);
+    if (!note.of_market.empty()) {
+        j.key("of_market").begin_array();
+        for (const std::string& one : note.of_market) j.value(one);
+        j.end_array();
+    }
     j.field("next_price", note.next_price).field("speed", r.speed).field("cpus", r.cpus);
     j.field("memory_mb", r.memory_mb).field("free_mb", r.free_mb).field("guests", note.guests);
     j.field("earned", note.earned)

@@ -252,6 +252,10 @@ constexpr auto words = std::to_array<CauseWords>({
     {resource_short, "resource_short", "not so much of {text} is free on this node",
      "srun --resource: the node has fewer than the market thought, for example since its "
      "configuration changed; the market tries elsewhere, and there again later"},
+    {resource_untold, "resource_untold",
+     "{text} is a device here, and the job has begun: nothing can tell it which one it has",
+     "srun --resource: a job gets devices when it begins; one that moves or thaws goes to a node "
+     "where what it asks for is a count"},
 });
 
 constexpr bool in_order() {
@@ -259,7 +263,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == resource_short, "a code has no line");
+static_assert(in_order() && words.back().code == resource_untold, "a code has no line");
 
 // Returns the text with the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

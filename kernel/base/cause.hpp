@@ -133,6 +133,7 @@ enum class CauseCode : uint16_t {
     tries_over,
     holds_resource,
     resource_short,
+    resource_untold,
 };
 
 struct CauseWords {

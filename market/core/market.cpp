@@ -233,6 +233,10 @@ Status Market::provider_report(Node& node, const ProviderReport& r) {
         for (auto& [id, job] : book_.jobs())
             if (job.phase() != JobPhase::finished && !job.record.report.terms.needs->empty())
                 work_.touch(job);
+    if (first || old.resources != r.resources)
+        for (auto& [id, job] : book_.jobs())
+            if (job.phase() != JobPhase::finished && !job.record.report.terms.resources.empty())
+                work_.touch(job);
     if (places_.take_machine(node)) {
         for (auto& [id, job] : book_.jobs())
             if (job.phase() != JobPhase::finished && !job.record.report.where.empty())
@@ -418,6 +422,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     funds_.end_days(now);
     while (Job* const job = alarms_.take_due(now)) reports_.alarm(*job, now);
     end_settling(now);
+    places_.resources().forget_names();
     reservations_.look(now);
     // Once a minute, with the prices.
     if (reports_.lacking() > 0 && now >= bids_.next_sample()) reports_.try_lacking();

@@ -209,7 +209,9 @@ SOUK_FIELDS(ProviderNote,  //
             field("current_price", &ProviderNote::current_price, rule::amount),
             field("next_price", &ProviderNote::next_price, rule::amount),
             field("earned", &ProviderNote::earned, rule::amount),
-            field("guests", &ProviderNote::guests, rule::between(0, INT32_MAX)));
+            field("guests", &ProviderNote::guests, rule::between(0, INT32_MAX)),
+            field("of_market", &ProviderNote::of_market,
+                  rule::at_most(resources_max, rule::name)));
 
 SOUK_FIELDS(Peer, field("node", &Peer::node, rule::node_or_none),
             field("address", &Peer::address, rule::address));

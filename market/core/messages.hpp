@@ -308,6 +308,9 @@ struct JobNote {
 struct ProviderNote {
     Money current_price, next_price, earned;
     int32_t guests = 0;
+    // Named resources that it offers and the market has: those of the market count, and its own
+    // are given to nobody.
+    std::vector<std::string> of_market = {};
     bool operator==(const ProviderNote&) const = default;
 };
 

@@ -94,6 +94,15 @@ bool Places::could_have(const Job& job, const Node& node) const {
     return holds(resources_.left_by_rooted(node), asked.here) && holds(licences(), asked.licences);
 }
 
+std::string Places::untold_device(const Job& job, const Node& node) const {
+    const JobReport& r = job.record.report;
+    if (r.terms.resources.empty() || r.phase == JobPhase::waiting ||
+        r.phase == JobPhase::starting || r.phase == JobPhase::finished)
+        return {};
+    const bool is_there = r.where == node.id() && (r.phase != JobPhase::frozen || r.in_place);
+    return is_there ? std::string() : resources_.device(r.terms, node);
+}
+
 bool Places::fits(const Job& job, const Node& node, int32_t before) const {
     if (job.booked == Booked::inside) return true;
     const JobTerms& t = job.record.report.terms;
@@ -116,7 +125,8 @@ bool Places::may_run_at(const Job& job, const Node& node) const {
     return usable(node) && !lacks(job, node.id()) &&
            (needs_.fits(*job.record.report.terms.needs, node) || is_rooted(job)) &&
            (!resources_.lacks(job.record.report.terms, node) || is_rooted(job)) &&
-           could_have(job, node) && (bar == job.failed->bars.end() || !bar->second.active) &&
+           could_have(job, node) && untold_device(job, node).empty() &&
+           (bar == job.failed->bars.end() || !bar->second.active) &&
            holds_for(job, node) && machine_takes(job, node).has_value();
 }
 
@@ -142,6 +152,9 @@ std::vector<ProviderKey> Places::barred(const Job& job) const {
         !needs.empty() && !is_rooted(job))
         for (const auto& [name, node] : book_.nodes())
             if (!needs_.fits(needs, node)) keys.push_back(node.key);
+    if (!job.record.report.terms.resources.empty() && !is_rooted(job))
+        for (const auto& [name, node] : book_.nodes())
+            if (!untold_device(job, node).empty()) keys.push_back(node.key);
     const Node* at = book_.find_node(job.record.report.where);
     if (at && is_rooted(job)) {
         if (!job.record.report.gang.empty()) return keys;  // JobDemand::only says so
@@ -215,6 +228,8 @@ std::string Places::why_not_at(const Job& job, const NodeName& name) const {
         return "is not what it needs (" + failing_part(needs, *node) + ")";
     if (const auto lacking = resources_.lacks(job.record.report.terms, *node))
         return "does not have " + resources_text({*lacking});
+    if (const std::string device = untold_device(job, *node); !device.empty())
+        return "has " + device + " as a device, which a job gets only when it begins";
     if (!could_have(job, *node)) return "cannot give it what jobs keep that cannot move";
     if (!holds_for(job, *node))
         return "is of a version that does not start jobs of several components";
@@ -240,6 +255,9 @@ Result<const Node*> Places::destination(const Job& job, const NodeName& name) co
                     failing_part(*t.needs, *node) + ")");
     if (const auto lacking = resources_.lacks(t, *node))
         return fail("node " + name + " does not have " + resources_text({*lacking}));
+    if (const std::string device = untold_device(job, *node); !device.empty())
+        return fail("node " + name + " has " + device +
+                    " as a device, which a job gets only when it begins");
     if (!could_have(job, *node))
         return fail("node " + name + " cannot give it " + *t.resources +
                     ": jobs keep some of it that cannot move");
@@ -309,10 +327,25 @@ Reason Places::with_absent(Reason reason, const JobTerms& t) const {
     return reason;
 }
 
+// Wherever there is enough of what it asks for, that is a device, and it has begun.
+Reason Places::why_devices_alone(const Job& job) const {
+    std::string device;
+    if (job.record.report.terms.resources.empty()) return {};
+    for (const auto& [name, node] : book_.nodes()) {
+        if (!usable(node) || resources_.lacks(job.record.report.terms, node)) continue;
+        std::string one = untold_device(job, node);
+        if (one.empty()) return {};
+        device = std::move(one);
+    }
+    if (device.empty()) return {};
+    return Reason(ReasonCode::resource_devices).with(Figure::cause, device);
+}
+
 Reason Places::why_no_provider(const Job& job) const {
     const JobTerms& t = job.record.report.terms;
     if (const Reason& nobody = why_nobody_fits(*t.needs); !nobody.empty()) return nobody;
     if (Reason nowhere = resources_.why_nowhere(t); !nowhere.empty()) return nowhere;
+    if (Reason devices = why_devices_alone(job); !devices.empty()) return devices;
     const Supply& all = supply();
     const auto least_reserve = all.least_reserve(t.cpus, t.memory_mb);
     if (least_reserve && *least_reserve <= job.bid) return {};

@@ -98,6 +98,9 @@ class Places {
     NamedOffers licences() const;
     // Jobs that cannot leave keep not so much of the named resources that too little is there.
     bool could_have(const Job& job, const Node& node) const;
+    // It has begun, and would get a device there, of which its programs could not be told: which.
+    // Empty: nothing.
+    std::string untold_device(const Job& job, const Node& node) const;
     // Neither moved nor frozen nor thawed now.
     bool cannot_leave(const Job& job) const;
     // Its program, or its user: its home has said so.
@@ -140,6 +143,7 @@ class Places {
     Status machine_takes(const Job& job, const Node& node) const;
     std::string failing_part(const std::string& needs, const Node& node) const;
     Reason reckon_nobody(const std::string& needs) const;
+    Reason why_devices_alone(const Job& job) const;
     Reason reckon_never(const GangShape& shape) const;
 
     const Book& book_;

@@ -59,6 +59,11 @@ ProviderNote PricesInForce::note_of(const Node& node) const {
     }
     if (cpus > 0) note.current_price.micro = static_cast<int64_t>(weighted / cpus);
     if (const auto next = solver_.next_price(node.key)) note.next_price = *next;
+    for (const ResourceOffer& one : node.record.report.resources)
+        if (std::ranges::find(context_.options.resources, one.name, &ResourceOffer::name) !=
+                context_.options.resources.end() &&
+            note.of_market.size() < resources_max)
+            note.of_market.push_back(one.name);
     return note;
 }
 

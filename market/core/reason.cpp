@@ -297,6 +297,10 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
     {promise_broken, "promise_broken", "its deadline was promised, and missed: {cause}",
      "srun -f --promise: `marketctl statement` shows what its user got back; it goes on for its "
      "bid"},
+    {resource_devices, "resource_devices",
+     "has begun, and {cause} is a device wherever there is enough of it",
+     "srun --resource: a job gets devices only when it begins, as nothing can tell a job that comes "
+     "back which ones it has; it goes on where the owner offers a count"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -336,7 +340,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == promise_broken,
+static_assert(in_order() && reason_words.back().code == resource_devices,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

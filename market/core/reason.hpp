@@ -154,6 +154,7 @@ enum class ReasonCode : uint16_t {
     promise_unknown,
     promise_budget,
     promise_broken,
+    resource_devices,
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

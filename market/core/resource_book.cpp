@@ -18,6 +18,11 @@ int32_t within(int64_t count) {
     return static_cast<int32_t>(std::clamp<int64_t>(count, 0, NamedAmount::count_max));
 }
 
+// A home refuses what cannot be read.
+std::vector<ResourceNeed> needs_of(const JobTerms& terms) {
+    return parse_resources(*terms.resources).value_or(std::vector<ResourceNeed>{});
+}
+
 void take_off(NamedOffers& offers, const NamedAmounts& amounts) {
     for (NamedOffer& offer : offers)
         if (const NamedAmount* const kept = find_named(amounts, offer.name))
@@ -27,9 +32,33 @@ void take_off(NamedOffers& offers, const NamedAmounts& amounts) {
 }  // namespace
 
 uint32_t ResourceBook::number(const std::string& name) const {
-    const auto [at, is_new] = numbers_.try_emplace(name, static_cast<uint32_t>(names_.size()));
-    if (is_new) names_.push_back(name);
-    return at->second;
+    const auto known = numbers_.find(name);
+    if (known != numbers_.end()) return known->second;
+    do ++last_;
+    while (names_.contains(last_));
+    names_.emplace(last_, name);
+    numbers_.emplace(name, last_);
+    return last_;
+}
+
+void ResourceBook::forget_names() {
+    if (names_.size() < forget_at_) return;
+    std::set<std::string> used;
+    for (const ResourceOffer& one : licences_) used.insert(one.name);
+    for (const auto& [name, node] : book_.nodes())
+        for (const ResourceOffer& one : node.record.report.resources) used.insert(one.name);
+    for (const auto& [id, job] : book_.jobs()) {
+        const JobTerms& terms = job.record.report.terms;
+        if (terms.resources.empty() || (job.phase() == JobPhase::finished && !job.in_solver))
+            continue;
+        for (const ResourceNeed& need : needs_of(terms)) used.insert(need.name);
+    }
+    for (const auto& [id, claim] : claims_)
+        for (const NamedAmounts* const all : {&claim.asked.here, &claim.asked.licences})
+            for (const NamedAmount& one : *all) used.insert(names_.at(one.name));
+    std::erase_if(numbers_, [&](const auto& one) { return !used.contains(one.first); });
+    std::erase_if(names_, [&](const auto& one) { return !numbers_.contains(one.second); });
+    forget_at_ = names_few + 2 * names_.size();
 }
 
 bool ResourceBook::of_market(const std::string& name) const {
@@ -42,9 +71,7 @@ void ResourceBook::set_licences(const std::vector<ResourceOffer>& all) { licence
 ResourceBook::Asked ResourceBook::asked(const JobTerms& terms) const {
     Asked asked;
     if (terms.resources.empty()) return asked;
-    const auto needs = parse_resources(*terms.resources);
-    if (!needs) return asked;  // its home has refused that
-    for (const ResourceNeed& need : *needs)
+    for (const ResourceNeed& need : needs_of(terms))
         (of_market(need.name) ? asked.licences : asked.here)
             .push_back({number(need.name), within(need.count)});
     in_order(asked.here);
@@ -140,62 +167,75 @@ int64_t ResourceBook::taken(const NodeName& node, const std::string& name) const
 
 int64_t ResourceBook::taken(const std::string& name) const { return taken(number(name)); }
 
-// The first of what it asks for that is not free there, and on which node; empty: of the market.
-std::optional<std::pair<NamedAmount, NodeName>> ResourceBook::short_of(const Job& job,
-                                                                       const Node& node) const {
-    const Asked asked = this->asked(job.record.report.terms);
-    const auto own = claims_.find(job.id());
+// The first of what it asks for, so many times, that is not free there beside what it has.
+std::optional<ResourceBook::Shortage> ResourceBook::short_of(const JobId& id, const Asked& asked,
+                                                             const Node& node,
+                                                             int32_t times) const {
+    const auto own = claims_.find(id);
     const bool is_there = own != claims_.end() && (own->second.places[0] == node.id() ||
                                                    own->second.places[1] == node.id());
-    const auto missing = [](const NamedOffers& all, const NamedAmount& one, int64_t taken) {
+    const auto missing = [&](const NamedOffers& all, const NamedAmount& one, int64_t taken) {
         const NamedOffer* const offer = find_named(all, one.name);
-        return (offer ? offer->count : 0) - taken < one.count;
+        return (offer ? offer->count : 0) - taken < int64_t{one.count} * times;
     };
-    const NamedOffers here = offered(node), licences = offered();
-    for (const NamedAmount& one : asked.here)
-        if (!is_there && missing(here, one, taken(node.id(), one.name))) return {{one, node.id()}};
-    for (const NamedAmount& one : asked.licences)
-        if (own == claims_.end() && missing(licences, one, taken(one.name))) return {{one, {}}};
+    if (!asked.here.empty() && !is_there) {
+        const NamedOffers here = offered(node);
+        for (const NamedAmount& one : asked.here)
+            if (missing(here, one, taken(node.id(), one.name))) return Shortage{one, node.id()};
+    }
+    if (!asked.licences.empty() && own == claims_.end()) {
+        const NamedOffers all = offered();
+        for (const NamedAmount& one : asked.licences)
+            if (missing(all, one, taken(one.name))) return Shortage{one, {}};
+    }
     return {};
 }
 
+// Several alike ask as one that asks for all of it.
 bool ResourceBook::has_room(const Job& job, const Node& node, int32_t before) const {
-    if (job.record.report.terms.resources.empty()) return true;
-    if (before == 0) return !short_of(job, node);
-    // Several alike ask as one that asks for all of it.
-    Job all;
-    all.record.report.terms = job.record.report.terms;
-    std::vector<ResourceNeed> needs =
-        parse_resources(*job.record.report.terms.resources).value_or(std::vector<ResourceNeed>{});
-    for (ResourceNeed& need : needs)
-        need.count = std::min<int64_t>(need.count * (before + 1), NamedAmount::count_max);
-    all.record.report.terms.resources = resources_text(needs);
-    return !short_of(all, node);
+    const JobTerms& terms = job.record.report.terms;
+    if (terms.resources.empty()) return true;
+    return !short_of(before == 0 ? job.id() : JobId{}, asked(terms), node, before + 1);
 }
 
 std::optional<ResourceNeed> ResourceBook::lacks(const JobTerms& terms, const Node& node) const {
     if (terms.resources.empty()) return {};
+    return lacks(asked(terms), node);
+}
+
+std::optional<ResourceNeed> ResourceBook::lacks(const Asked& asked, const Node& node) const {
+    if (asked.here.empty()) return {};
     const NamedOffers offers = offered(node);
-    for (const NamedAmount& one : asked(terms).here) {
+    for (const NamedAmount& one : asked.here) {
         const NamedOffer* const offer = find_named(offers, one.name);
-        if (!offer || offer->count < one.count) return ResourceNeed{names_[one.name], one.count};
+        if (!offer || offer->count < one.count)
+            return ResourceNeed{names_.at(one.name), one.count};
     }
+    return {};
+}
+
+std::string ResourceBook::device(const JobTerms& terms, const Node& node) const {
+    if (terms.resources.empty()) return {};
+    for (const ResourceNeed& need : needs_of(terms))
+        for (const ResourceOffer& one : node.record.report.resources)
+            if (one.name == need.name && one.device && !of_market(one.name)) return one.name;
     return {};
 }
 
 Reason ResourceBook::why_nowhere(const JobTerms& terms) const {
     if (terms.resources.empty()) return {};
     const NamedOffers licences = offered();
-    for (const NamedAmount& one : asked(terms).licences)
+    const Asked asked = this->asked(terms);
+    for (const NamedAmount& one : asked.licences)
         if (const NamedOffer* const offer = find_named(licences, one.name);
             !offer || offer->count < one.count)
             return Reason(ReasonCode::licences_few)
-                .with(Figure::cause, resources_text({{names_[one.name], one.count}}))
+                .with(Figure::cause, resources_text({{names_.at(one.name), one.count}}))
                 .with(Figure::most, int64_t{offer ? offer->count : 0});
     std::optional<ResourceNeed> lacking;
     for (const auto& [name, node] : book_.nodes()) {
         if (!node.connected || !node.record.has_report) continue;
-        const auto lacks_here = lacks(terms, node);
+        const auto lacks_here = lacks(asked, node);
         if (!lacks_here) return {};
         if (!lacking) lacking = lacks_here;
     }
@@ -203,19 +243,30 @@ Reason ResourceBook::why_nowhere(const JobTerms& terms) const {
     return Reason(ReasonCode::resource_nowhere).with(Figure::cause, resources_text({*lacking}));
 }
 
-Reason ResourceBook::taken_by(const Job& job, const NamedAmount& amount,
-                              const NodeName& node) const {
+// By the holder that pays least of all those that have what is missing somewhere.
+Reason ResourceBook::taken_by_weakest(const Job& job, const std::set<Shortage>& all) const {
     const Job* weakest = nullptr;
+    const Shortage* of = &*all.begin();
+    const auto see = [&](const JobId& id, const NamedAmounts& has, const NodeName& node) {
+        for (const NamedAmount& one : has) {
+            const auto missing = all.find({one, node});
+            const Job* const holder = missing == all.end() ? nullptr : book_.find(id);
+            if (!holder || holder == &job) continue;
+            if (weakest && weakest->record.price <= holder->record.price) continue;
+            weakest = holder;
+            of = &*missing;
+        }
+    };
     for (const auto& [id, claim] : claims_) {
-        const bool there = node.empty() || claim.places[0] == node || claim.places[1] == node;
-        const auto& has = node.empty() ? claim.asked.licences : claim.asked.here;
-        const Job* const holder = book_.find(id);
-        if (!there || !find_named(has, amount.name) || !holder || holder == &job) continue;
-        if (!weakest || holder->record.price < weakest->record.price) weakest = holder;
+        for (const NodeName& node : claim.places)
+            if (!node.empty()) see(id, claim.asked.here, node);
+        see(id, claim.asked.licences, {});
     }
-    Reason reason = Reason(ReasonCode::resource_taken)
-                        .with(Figure::cause, resources_text({{names_[amount.name], amount.count}}));
-    if (!node.empty()) reason = std::move(reason).with(Figure::node, node);
+    Reason reason =
+        Reason(ReasonCode::resource_taken)
+            .with(Figure::cause,
+                  resources_text({{names_.at(of->amount.name), of->amount.count}}));
+    if (!of->node.empty()) reason = std::move(reason).with(Figure::node, of->node);
     if (!weakest) return reason;
     return std::move(reason)
         .with(Figure::job, weakest->id().text())

@@ -8,7 +8,9 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "market/core/book.hpp"
@@ -20,6 +22,7 @@ namespace souk::market {
 
 class ResourceBook {
   public:
+    static constexpr size_t names_few = 1'024;
     struct Asked {
         NamedAmounts here, licences;  // of its node, and of the market
         bool any() const { return !here.empty() || !licences.empty(); }
@@ -37,6 +40,11 @@ class ResourceBook {
     NamedOffers left_by_rooted(const Node& node) const;
     NamedOffers left_by_rooted(const std::vector<const Job*>& rooted) const;
 
+    // Names that no node and no job has any more are forgotten, now and then: anybody may ask for
+    // any name. To be called when nobody holds amounts but jobs, nodes and the solver.
+    void forget_names();
+    size_t names() const { return names_.size(); }
+
     // To be called when the job's claims of nodes (Job::claims) or its terms have changed.
     void claim(const Job& job);
     // So many are taken of it on the node, and of the market.
@@ -46,6 +54,8 @@ class ResourceBook {
     bool has_room(const Job& job, const Node& node, int32_t before = 0) const;
     // The node has as much at all as the job asks for there; else what it lacks.
     std::optional<ResourceNeed> lacks(const JobTerms& terms, const Node& node) const;
+    // The first of what it asks for that is a device on that node; empty: nothing.
+    std::string device(const JobTerms& terms, const Node& node) const;
     // No connected node, or not the market, has so much. Empty: there is enough.
     Reason why_nowhere(const JobTerms& terms) const;
     // Which of it is taken now, by the job that pays least of those that have it. Empty: enough is
@@ -67,14 +77,25 @@ class ResourceBook {
     bool of_market(const std::string& name) const;
     int64_t taken(const NodeName& node, uint32_t name) const;
     int64_t taken(uint32_t name) const;
-    Reason taken_by(const Job& job, const NamedAmount& amount, const NodeName& node) const;
-    std::optional<std::pair<NamedAmount, NodeName>> short_of(const Job& job,
-                                                             const Node& node) const;
+    // Not enough of that is free; on no node: of the market.
+    struct Shortage {
+        NamedAmount amount;
+        NodeName node;
+        bool operator<(const Shortage& o) const {
+            return std::tie(node, amount.name) < std::tie(o.node, o.amount.name);
+        }
+    };
+    Reason taken_by_weakest(const Job& job, const std::set<Shortage>& all) const;
+    std::optional<Shortage> short_of(const JobId& id, const Asked& asked, const Node& node,
+                                     int32_t times = 1) const;
+    std::optional<ResourceNeed> lacks(const Asked& asked, const Node& node) const;
 
     const Book& book_;
     std::vector<ResourceOffer> licences_;
     mutable std::map<std::string, uint32_t, std::less<>> numbers_;
-    mutable std::vector<std::string> names_;
+    mutable std::map<uint32_t, std::string> names_;
+    mutable uint32_t last_ = 0;    // no number is used for a second name
+    size_t forget_at_ = names_few;  // with so many names
     std::map<JobId, Claim> claims_;  // of those that have any
     std::map<std::pair<NodeName, uint32_t>, int64_t> on_node_;
     std::map<uint32_t, int64_t> of_all_;
@@ -84,17 +105,15 @@ template <class May>
 Reason ResourceBook::why_taken(const Job& job, May&& may) const {
     const JobTerms& terms = job.record.report.terms;
     if (terms.resources.empty()) return {};
-    Reason first;
+    const Asked asked = this->asked(terms);
+    std::set<Shortage> all;
     for (const auto& [name, node] : book_.nodes()) {
-        if (lacks(terms, node) || !may(node)) continue;
-        const auto missing = short_of(job, node);
+        if (lacks(asked, node) || !may(node)) continue;
+        const auto missing = short_of(job.id(), asked, node);
         if (!missing) return {};
-        Reason taken = taken_by(job, missing->first, missing->second);
-        const auto pays = [](const Reason& r) { return r.amount(Figure::price); };
-        if (first.empty() || (pays(taken) && (!pays(first) || *pays(taken) < *pays(first))))
-            first = std::move(taken);
+        all.insert(*missing);
     }
-    return first;
+    return all.empty() ? Reason() : taken_by_weakest(job, all);
 }
 
 }  // namespace souk::market

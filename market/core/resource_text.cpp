@@ -32,7 +32,27 @@ Result<ResourceNeed> resource_need(std::string_view item) {
     return need;
 }
 
+// A job is told of both by one variable, so it could not tell them apart.
+template <class Named>
+Status check_variables(const std::vector<Named>& all) {
+    std::map<std::string, std::string> names;
+    for (const Named& one : all)
+        if (const auto [at, is_new] = names.emplace(resource_variable(one.name), one.name); !is_new)
+            return fail(at->second + " and " + one.name + " are one variable of a job, " +
+                        at->first + ": give one of them another name");
+    return {};
+}
+
 }  // namespace
+
+std::string resource_variable(const std::string& name) {
+    std::string variable = "SOUK_RESOURCE_" + name;
+    for (char& c : variable) {
+        if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+        if (c == '-') c = '_';
+    }
+    return variable;
+}
 
 bool valid_resource_name(std::string_view name) {
     constexpr size_t longest = 31;
@@ -60,6 +80,7 @@ Result<std::vector<ResourceNeed>> parse_resources(std::string_view text) {
         more = item.size() < text.size();
         if (more) text.remove_prefix(item.size() + 1);
     }
+    TRY(check_variables(all));
     return all;
 }
 
@@ -79,6 +100,7 @@ Result<std::vector<ResourceOffer>> resource_offers(const ResourceTable& counts,
         if (!reserve) return wrap(name, reserve.error());
         offer->reserve = *reserve;
     }
+    TRY(check_variables(all));
     return all;
 }
 

@@ -31,8 +31,8 @@ struct ResourceNeed {
 };
 inline constexpr size_t resource_text_max = 2'000;
 
-// NAME or NAME=COUNT, parted by commas. In the order of their names, each once. Errors: what is
-// wrong with which of them.
+// NAME or NAME=COUNT, parted by commas. In the order of their names, each once, and no two of them
+// with one variable. Errors: what is wrong with which of them.
 Result<std::vector<ResourceNeed>> parse_resources(std::string_view text);
 // As parse_resources() takes it, the same for the same needs.
 std::string resources_text(const std::vector<ResourceNeed>& needs);
@@ -41,6 +41,8 @@ std::string resources_text(const std::vector<ResourceNeed>& needs);
 using ResourceTable = std::map<std::string, std::string>;
 Result<std::vector<ResourceOffer>> resource_offers(const ResourceTable& counts,
                                                    const ResourceTable& reserves);
+// The variable that tells a job what it has of a resource: SOUK_RESOURCE_GPU, of gpu.
+std::string resource_variable(const std::string& name);
 // Whether it may be the name of a resource: letters, digits, '-' and '_', a letter first, at most
 // 31 of them (it becomes part of the name of a variable).
 bool valid_resource_name(std::string_view name);

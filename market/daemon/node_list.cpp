@@ -59,10 +59,19 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
         }
         w.end_object();
     }
-    if (!r.resources.empty())
-        write_resources(w, r.resources, [&](const std::string& resource) {
+    std::vector<ResourceOffer> own = r.resources;
+    std::erase_if(own, [&](const ResourceOffer& one) {
+        return std::ranges::find(note.of_market, one.name) != note.of_market.end();
+    });
+    if (!own.empty())
+        write_resources(w, own, [&](const std::string& resource) {
             return market.resources().taken(name, resource);
         });
+    if (!note.of_market.empty()) {
+        w.key("of_market").begin_array();
+        for (const std::string& one : note.of_market) w.value(one);
+        w.end_array();
+    }
     if (!certified) w.field("certificate", false);
     if (!r.version.empty()) w.field("version", r.version);
     if (node.connected && r.version != version())

@@ -237,20 +237,159 @@ START_TEST(who_stands_in_memory_goes_to_disk_and_others_get_what_it_had) {
 }
 END_TEST
 
-START_TEST(a_guest_gets_the_lowest_devices_that_no_other_has) {
+namespace {
+
+Result<GivenResources> give(const std::vector<ResourceNeed>& needs,
+                            const std::vector<NodeResource>& all,
+                            const std::vector<GuestHolds>& others, bool from_image = false) {
+    return give_resources(needs, all, others, from_image);
+}
+
+std::string variable(const GivenResources& given, const std::string& name) {
+    std::string all;
+    for (const auto& [known, value] : given.variables)
+        if (known == name) all += (all.empty() ? "" : " and again ") + value;
+    return all;
+}
+
+}  // namespace
+
+START_TEST(a_guest_gets_the_first_devices_that_no_other_has) {
     const std::vector<NodeResource> all = {{{"gpu", 2, {}, true}, {"/dev/nvidia0", "/dev/nvidia1"}},
                                            {{"slot", 3, {}, false}, {}}};
-    const auto first = give_resources({{"gpu", 1}, {"slot", 2}, {"matlab", 9}}, all, {});
-    ck_assert(first && first->devices == std::vector<std::string>{"gpu:0"});
+    const auto first = give({{"gpu", 1}, {"slot", 2}, {"matlab", 9}}, all, {});
+    ck_assert(first && first->devices == std::vector<std::string>{"gpu:/dev/nvidia0"});
+    ck_assert_text(variable(*first, "SOUK_RESOURCE_GPU"), "/dev/nvidia0");
     const GuestHolds has{"gpu=1,slot=2", first->devices};
-    const auto second = give_resources({{"gpu", 1}}, all, {has});
-    ck_assert(second && second->devices == std::vector<std::string>{"gpu:1"});
+    const auto second = give({{"gpu", 1}}, all, {has});
+    ck_assert(second && second->devices == std::vector<std::string>{"gpu:/dev/nvidia1"});
     for (const ResourceNeed& need : {ResourceNeed{"gpu", 2}, ResourceNeed{"slot", 2}}) {
-        const auto none = give_resources({need}, all, {has});
+        const auto none = give({need}, all, {has});
         ck_assert(!none && none.error().cause == CauseCode::resource_short);
         ck_assert_text(none.error().message,
                        "not so much of " + need.name + " is free on this node");
     }
+}
+END_TEST
+
+START_TEST(a_device_is_its_file_whatever_becomes_of_the_list) {
+    const GuestHolds has{"gpu=1", {"gpu:/dev/nvidia0"}};
+    // One is put before it, so its place in the list is another.
+    const std::vector<NodeResource> more = {
+        {{"gpu", 3, {}, true}, {"/dev/nvidia9", "/dev/nvidia0", "/dev/nvidia1"}}};
+    const auto given = give({{"gpu", 2}}, more, {has});
+    ck_assert(given && given->devices ==
+                           (std::vector<std::string>{"gpu:/dev/nvidia9", "gpu:/dev/nvidia1"}));
+    // It is listed under another name now.
+    const std::vector<NodeResource> renamed = {
+        {{"a100", 2, {}, true}, {"/dev/nvidia0", "/dev/nvidia1"}}};
+    const auto other = give({{"a100", 1}}, renamed, {has});
+    ck_assert(other && other->devices == std::vector<std::string>{"a100:/dev/nvidia1"});
+    ck_assert(!give({{"a100", 2}}, renamed, {has}));
+    // An older version wrote the place in the list.
+    const auto old = give({{"gpu", 1}}, more, {GuestHolds{"gpu=1", {"gpu:0"}}});
+    ck_assert(old && old->devices == std::vector<std::string>{"gpu:/dev/nvidia0"});
+}
+END_TEST
+
+START_TEST(a_guest_with_devices_of_two_names_is_told_all_of_them_in_one_variable) {
+    const std::vector<NodeResource> all = {
+        {{"a100", 1, {}, true}, {"/dev/nvidia2"}},
+        {{"fpga", 1, {}, true}, {"/dev/fpga0"}},
+        {{"v100", 2, {}, true}, {"/dev/nvidia0", "/dev/nvidia1"}}};
+    const auto given = give({{"a100", 1}, {"fpga", 1}, {"v100", 2}}, all, {});
+    ck_assert(given.has_value());
+    ck_assert_text(variable(*given, "CUDA_VISIBLE_DEVICES"), "2,0,1");
+    ck_assert_text(variable(*given, "SOUK_RESOURCE_V100"), "/dev/nvidia0,/dev/nvidia1");
+    ck_assert_text(variable(*given, "SOUK_RESOURCE_FPGA"), "/dev/fpga0");
+}
+END_TEST
+
+START_TEST(a_job_out_of_an_image_is_given_no_device_as_nothing_can_tell_it) {
+    const std::vector<NodeResource> all = {{{"gpu", 2, {}, true}, {"/dev/nvidia0", "/dev/nvidia1"}},
+                                           {{"slot", 3, {}, false}, {}}};
+    const auto none = give({{"gpu", 1}}, all, {}, true);
+    ck_assert(!none && none.error().cause == CauseCode::resource_untold);
+    ck_assert(give({{"slot", 1}, {"matlab", 1}}, all, {}, true).has_value());
+}
+END_TEST
+
+START_TEST(a_job_that_has_begun_never_goes_where_what_it_has_is_a_device) {
+    World w;
+    for (const char* name : {"n1", "n2"}) w.add_node(name, 100, 1, 4);
+    has(w, "n1", {{"gpu", 1, {}, false}});
+    has(w, "n2", {{"gpu", 1, {}, true}});
+    w.run_for(seconds(4));
+    const JobId counts = submit_with(w, 20, "gpu=1");
+    w.run_for(seconds(5));
+    if (w.where(counts) == "n2") return ck_abort_msg("n1 comes first");
+    const auto moved = w.market->move(counts, "n2", false, 0);
+    ck_assert(!moved.has_value());
+    ck_assert_text(moved.error().message,
+                   "node n2 has gpu as a device, which a job gets only when it begins");
+    // Its node goes: it waits on disk, and says for what.
+    ProviderReport off = w.providers["n1"];
+    off.on_market = false;
+    w.set_provider(off);
+    w.run_for(seconds(60));
+    ck_assert(w.phase(counts) == JobPhase::frozen);
+    ck_assert_text(w.comment(counts),
+                   "has begun, and gpu is a device wherever there is enough of it");
+    // A new one begins there.
+    const JobId fresh = submit_with(w, 5, "gpu=1");
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(fresh), "n2");
+    // The owner offers a count now.
+    w.end_by_itself(w.jobs.at(fresh));
+    has(w, "n2", {{"gpu", 1, {}, false}});
+    w.run_for(seconds(30));
+    ck_assert_text(w.where(counts), "n2");
+}
+END_TEST
+
+START_TEST(a_name_of_the_market_is_not_counted_on_a_node_and_its_owner_is_told) {
+    World w = three_with_gpus(with_licences(2));
+    has(w, "n1", {{"gpu", 2, {}, false}, {"matlab", 1, Money::units(9), false}});
+    w.run_for(seconds(4));
+    ck_assert(w.provider_notes["n1"].of_market == std::vector<std::string>{"matlab"});
+    ck_assert(w.provider_notes["n2"].of_market.empty());
+    const JobId one = submit_with(w, 5, "matlab=1"), two = submit_with(w, 5, "matlab=1");
+    w.run_for(seconds(5));
+    ck_assert(w.phase(one) == JobPhase::running && w.phase(two) == JobPhase::running);
+    ck_assert_int_eq(w.market->resources().taken("matlab"), 2);
+    ck_assert_int_eq(w.market->resources().taken("n1", "matlab"), 0);
+    // The node's reserve for it counts for nothing.
+    ck_assert_int_eq(w.market->find(one)->record.price.micro, Money::units(1).micro);
+    has(w, "n1", {{"gpu", 2, {}, false}});
+    w.run_for(seconds(4));
+    ck_assert(w.provider_notes["n1"].of_market.empty());
+}
+END_TEST
+
+START_TEST(names_that_anybody_asks_for_are_not_kept_for_ever) {
+    World w = three_with_gpus(with_licences(1));
+    const JobId holder = submit_with(w, 20, "gpu=2"), waits = submit_with(w, 90, "tpu=7");
+    w.run_for(seconds(5));
+    const ResourceBook& book = w.market->resources();
+    JobTerms terms;
+    for (int i = 0; i < 20'000; ++i) {
+        terms.resources = "x" + std::to_string(i) + "=1";
+        (void)book.asked(terms);
+        if (i % 500 == 0) w.run_for(seconds(1));
+    }
+    w.run_for(seconds(2));
+    ck_assert_uint_le(book.names(), ResourceBook::names_few + 600);
+    // What somebody has or asks for is the same thing still.
+    ck_assert_int_eq(book.taken("n1", "gpu"), 2);
+    ck_assert_text(w.comment(waits), "no node of this market has tpu=7");
+    const JobId late = submit_with(w, 5, "gpu=2");
+    w.run_for(seconds(5));
+    ck_assert(w.phase(late) == JobPhase::waiting);
+    w.end_by_itself(w.jobs.at(holder));
+    has(w, "n2", {{"tpu", 7, {}, false}});
+    w.run_for(seconds(5));
+    ck_assert_text(w.where(late), "n1");
+    ck_assert_text(w.where(waits), "n2");
 }
 END_TEST
 
@@ -263,6 +402,9 @@ START_TEST(texts_of_resources_are_read_or_refused) {
     ck_assert_text(text(""), "");
     ck_assert_text(text("gpu=0"), "! gpu: '0' is no count from 1 to 1000000");
     ck_assert_text(text("gpu=1,gpu=2"), "! gpu comes twice");
+    ck_assert_text(text("gpu=1,GPU=2"),
+                   "! GPU and gpu are one variable of a job, SOUK_RESOURCE_GPU: give one of them "
+                   "another name");
     ck_assert_text(text("gpu=1,"),
                    "! '' is no name of a resource: a letter, then letters, digits, '-' and '_'");
     ck_assert_text(
@@ -270,6 +412,11 @@ START_TEST(texts_of_resources_are_read_or_refused) {
         "! '7gpu' is no name of a resource: a letter, then letters, digits, '-' and '_'");
     const auto offers = resource_offers({{"gpu", "2"}}, {{"gpu", "1.50"}});
     ck_assert(offers && (*offers)[0] == (ResourceOffer{"gpu", 2, Money{1'500'000}, false}));
+    const auto twice = resource_offers({{"gpu-a", "2"}, {"gpu_a", "1"}}, {});
+    ck_assert(!twice);
+    ck_assert_text(twice.error().message,
+                   "gpu-a and gpu_a are one variable of a job, SOUK_RESOURCE_GPU_A: give one of "
+                   "them another name");
     ck_assert(!resource_offers({{"gpu", "2"}}, {{"tpu", "1"}}));
     ck_assert(!resource_offers({{"gpu", "two"}}, {}));
 }
@@ -280,5 +427,11 @@ UNIT_SUITE_LONG(market_resources, 180, no_random_market_gives_more_than_there_is
                 a_licence_is_of_the_whole_market_and_goes_along_in_a_move,
                 who_cannot_move_keeps_what_it_has_whoever_bids_more_and_after_a_restart,
                 who_stands_in_memory_goes_to_disk_and_others_get_what_it_had,
-                a_guest_gets_the_lowest_devices_that_no_other_has,
+                a_guest_gets_the_first_devices_that_no_other_has,
+                a_device_is_its_file_whatever_becomes_of_the_list,
+                a_guest_with_devices_of_two_names_is_told_all_of_them_in_one_variable,
+                a_job_out_of_an_image_is_given_no_device_as_nothing_can_tell_it,
+                a_job_that_has_begun_never_goes_where_what_it_has_is_a_device,
+                a_name_of_the_market_is_not_counted_on_a_node_and_its_owner_is_told,
+                names_that_anybody_asks_for_are_not_kept_for_ever,
                 texts_of_resources_are_read_or_refused);

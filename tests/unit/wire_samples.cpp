@@ -253,10 +253,14 @@ END SAMPLE(JobNote) return {
     d.id(),     {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(),
     d.flag(),   {d.up_to(INT64_MAX / 10)},  {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)},
     d.line(255)};
-END SAMPLE(ProviderNote) return {{d.up_to(INT64_MAX / 10)},
-                                 {d.up_to(INT64_MAX / 10)},
-                                 {d.up_to(INT64_MAX / 10)},
-                                 static_cast<int32_t>(r.between(0, INT32_MAX))};
+END SAMPLE(ProviderNote) ProviderNote v{{d.up_to(INT64_MAX / 10)},
+                                        {d.up_to(INT64_MAX / 10)},
+                                        {d.up_to(INT64_MAX / 10)},
+                                        static_cast<int32_t>(r.between(0, INT32_MAX)),
+                                        {}};
+v.of_market.resize(r.below(4));
+for (auto& name : v.of_market) name = d.node();
+return v;
 END SAMPLE(Directory) Directory v;
 v.peers.resize(r.below(50));
 for (auto& peer : v.peers) peer = {d.node(), d.address()};

@@ -84,6 +84,9 @@ Result<std::string> providers_text(const Answer& providers) {
                 text += "\n" + field(p, "node") + ": is near " + near_text(p);
             if (p.contains("resources"))
                 text += "\n" + field(p, "node") + ": has " + resources_text(p);
+            for (const Json& name : p.value("of_market", Json::array()))
+                text += "\n" + field(p, "node") + ": its own " + name.get<std::string>() +
+                        " is given to nobody, as the market has that name";
             if (p.contains("restriction"))
                 text += "\n" + field(p, "node") + ": " + field(p, "restriction");
             if (p.value("memory_pressure_permille", 0) >= worth_permille)

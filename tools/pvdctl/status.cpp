@@ -120,6 +120,9 @@ Result<std::string> provider_status_text(const Answer& answer) {
     if (field(p, "cannot") != "-") rows.emplace_back("Takes no job", field(p, "cannot"));
     if (p.contains("ledger_seen")) rows.emplace_back("Ledger seen", field(p, "ledger_seen"));
     if (p.contains("near_group")) rows.emplace_back("Near", near_text(p));
+    for (const Json& name : p.value("of_market", Json::array()))
+        rows.emplace_back("Given to nobody",
+                          name.get<std::string>() + ": the market has that name itself");
     if (p.contains("restriction")) rows.emplace_back("Restriction", field(p, "restriction"));
     if (p.contains("user")) rows.emplace_back("agentd is", field(p, "user"));
     if (field(p, "market") == "no")
