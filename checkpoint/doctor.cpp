@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "checkpoint/gpu_plugins.hpp"
 #include "kernel/sys/process/cgroup.hpp"
 
 namespace souk {
@@ -220,6 +221,7 @@ std::vector<Need> examine(Examination depth, const std::string& criu_prefix) {
                 : "apt install souk-criu, or make deps in a source tree (it fetches a CRIU that "
                   "works here)";
     needs.push_back(std::move(criu));
+    for (Need& gpu : examine_gpus("", criu_prefix)) needs.push_back(std::move(gpu));
     return needs;
 }
 

@@ -2,8 +2,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "checkpoint/doctor.hpp"
+#include "checkpoint/gpu_plugins.hpp"
 #include "tests/unit/cgroup_fixture.hpp"
+#include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;
@@ -84,8 +89,46 @@ START_TEST(the_criu_of_this_machine_dumps_and_restores) {
 }
 END_TEST
 
+START_TEST(what_can_write_gpus_down_is_found_where_it_lies) {
+    namespace fs = std::filesystem;
+    const unit::TempDir dir;
+    const fs::path root = dir.path + "/gpus";
+    fs::create_directories(root / "dev");
+    const auto put = [&](const char* file, const char* text = "") {
+        fs::create_directories((root / file).parent_path());
+        std::ofstream(root / file) << text;
+    };
+    const auto said = [&] { return examine_gpus(root, "/nonexistent"); };
+    // Without such GPUs nothing is missing.
+    ck_assert(said()[0].met && said()[1].met);
+    ck_assert_text(said()[0].found,
+                   "no such GPU here; no cuda_plugin.so, no cuda-checkpoint, no driver");
+    put("dev/nvidia0");
+    put("dev/nvidiactl");
+    put("dev/kfd");
+    ck_assert(!said()[0].met && !said()[1].met);
+    ck_assert_text(said()[0].mend,
+                   "a CRIU (4.0 or newer) with cuda_plugin.so; cuda-checkpoint of NVIDIA in "
+                   "/usr/bin; a driver from version 550 on");
+    put("usr/lib/criu/cuda_plugin.so");
+    put("usr/bin/cuda-checkpoint");
+    put("proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Thu\nGCC version: 12\n");
+    ck_assert_text(said()[0].mend, "a driver from version 550 on");
+    put("proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Thu\nGCC version: 12\n");
+    put("usr/lib/x86_64-linux-gnu/criu/amdgpu_plugin.so");
+    const std::vector<Need> all = said();
+    ck_assert(all[0].met && all[1].met && all[0].mend.empty() && all[1].mend.empty());
+    ck_assert_text(all[0].found, root.string() + "/usr/lib/criu/cuda_plugin.so, " + root.string() +
+                                     "/usr/bin/cuda-checkpoint, driver 550.54.15");
+    ck_assert(!all[0].required && !all[1].required);
+}
+END_TEST
+
 UNIT_SUITE(doctor, every_need_says_what_was_found_and_how_to_mend_it,
            only_required_needs_stop_a_daemon_and_in_one_line,
            without_rights_the_doctor_says_run_as_root,
+           what_can_write_gpus_down_is_found_where_it_lies,
            a_criu_that_cannot_work_is_refused_with_its_reason,
            the_criu_of_this_machine_dumps_and_restores);
