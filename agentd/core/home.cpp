@@ -93,10 +93,10 @@ Status can_be_read(const JobTerms& terms) {
         return fail(CauseCode::invalid, "--in: '" + b.within + "' is no id of a job");
     if (const auto resources = parse_resources(*terms.resources); !resources)
         return wrap("--resource", resources.error());
-    if (!terms.resources.empty() && !(b == Booking{}))
+    if (!terms.resources.empty() && (b.holds || !b.within.empty()))
         return fail(CauseCode::invalid,
-                    "--resource is not possible with --for, --allocate and --in: no named resource "
-                    "is sold ahead");
+                    "--resource is not possible with --allocate and --in: what runs in a place is "
+                    "given no named resource of it; --for sells them to a job of its own");
     if (terms.needs->empty()) return {};
     const auto needs = market::Needs::parse(*terms.needs);
     return needs ? Status{} : wrap("--needs", needs.error());
@@ -303,8 +303,11 @@ void Home::note(const JobNote& note, Nanos now, Outputs& out) {
     const bool new_day =
         knows && (job->day_limit != note.day_limit || job->day_cost != note.day_cost);
     if (knows) parts_->m.budget.take_day(*job, note);
+    const bool new_end = knows && job->place_ends != note.place_ends;
+    if (new_end) job->place_ends = note.place_ends;
+    if (new_end) parts_->m.time_limits.place_changed(job->id.seq);
     // so that it holds after a restart
-    if (new_price || new_day) turn.persist(*job, Durable::later);
+    if (new_price || new_day || new_end) turn.persist(*job, Durable::later);
     if (!note.comment.empty() && note.comment != job->comment) {
         job->comment = note.comment;
         turn.tell(*job, Tell::What::comment, job->comment);

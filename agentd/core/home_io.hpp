@@ -142,6 +142,7 @@ struct HomeJob {
     int64_t speed = 100, to_speed = 100;
     Cause ended_for = {};  // cancelled: by its home, for this reason; none: by a person
     JobTries tries = {};
+    Nanos place_ends = {};  // the newest JobNote::place_ends
     bool operator==(const HomeJob&) const = default;
 };
 

@@ -22,14 +22,19 @@ Nanos scaled(Nanos span, int64_t times, int64_t by) {
     return {static_cast<int64_t>(std::min<__int128>(n, INT64_MAX))};
 }
 
-// A place that is held without a program, for a stated time, ends when that is over.
-RunLimits limits_of(const HomeJob& job) {
-    RunLimits limits = job.terms.limits;
+// The clock of the machine may be set.
+constexpr Nanos looks_again = Nanos::from_s(60);
+
+// The job ends then, Unix time; 0: with no place. A start that was asked for says the end before
+// the market has sold it.
+Nanos ends_with_place(const HomeJob& job) {
     const Booking& booking = *job.terms.booking;
-    if (booking.holds && booking.asks())
-        limits.run = limits.run.ns > 0 ? std::min(limits.run, booking.span) : booking.span;
-    return limits;
+    if (!booking.asks() || (!booking.holds && job.terms.resources.empty())) return {};
+    if (job.place_ends.ns > 0) return job.place_ends;
+    return booking.start.ns > 0 ? booking.start + booking.span : Nanos{};
 }
+
+RunLimits limits_of(const HomeJob& job) { return job.terms.limits; }
 
 Nanos cpu_left(const HomeJob& job) {
     return job.terms.limits->cpu - std::min(job.terms.limits->cpu, job.stats.cpu_time);
@@ -63,7 +68,37 @@ bool HomeTimeLimits::has_warned(const HomeJob& job) const {
     return it != jobs_.end() && it->second.warned == limits_of(job);
 }
 
+Nanos HomeTimeLimits::place_due(const HomeJob& job) const {
+    if (ends_with_place(job).ns == 0 || job.cancelled || job.phase == JobPhase::finished)
+        return Nanos::never();
+    const auto it = jobs_.find(job.id.seq);
+    return it == jobs_.end() ? Nanos{0} : it->second.place_looked_at.value_or(Nanos{0});
+}
+
+HomeTimeLimits::Due HomeTimeLimits::look_at_place(const HomeJob& job, const HomeTurn& turn) {
+    const Nanos ends = ends_with_place(job);
+    State& s = jobs_[job.id.seq];
+    if (ends <= turn.unix_now)
+        return {false,
+                because(CauseCode::place_over, {{"limit", span_text(job.terms.booking->span)}})};
+    const RunLimits limits = limits_of(job);
+    const Nanos left = ends - turn.unix_now;
+    const bool warns = limits.signal != 0 && s.place_warned != ends;
+    if (warns && left <= limits.before && job.phase == JobPhase::running) {
+        s.place_warned = ends;
+        turn.tell(job, home::Tell::What::warning, "its place is over in " + span_text(left));
+        return {true, {}};
+    }
+    const Nanos next = warns && left > limits.before ? left - limits.before : left;
+    s.place_looked_at = later(turn.now, std::min(next, looks_again));
+    return {};
+}
+
 Nanos HomeTimeLimits::due(const HomeJob& job) const {
+    return std::min(place_due(job), run_due(job));
+}
+
+Nanos HomeTimeLimits::run_due(const HomeJob& job) const {
     const RunLimits limits = limits_of(job);
     const bool may_end = job.phase == JobPhase::running || job.phase == JobPhase::moving;
     if (limits == RunLimits{} || job.cancelled || !may_end || !HomeClock::runs(job))
@@ -74,7 +109,9 @@ Nanos HomeTimeLimits::due(const HomeJob& job) const {
 }
 
 HomeTimeLimits::Due HomeTimeLimits::look(const HomeJob& job, const HomeTurn& turn) {
-    if (due(job) > turn.now) return {};
+    if (place_due(job) <= turn.now)
+        if (Due place = look_at_place(job, turn); place.warns || !place.ends.empty()) return place;
+    if (run_due(job) > turn.now) return {};
     const RunLimits limits = limits_of(job);
     const Nanos ends = run_ends(job);
     const std::string speed =

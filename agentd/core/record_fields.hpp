@@ -103,7 +103,8 @@ SOUK_FIELDS(
     field("to_speed", &HomeJob::to_speed, rule::zero_is(100, rule::between(1, provider_speed_max))),
     field("ended_for", &HomeJob::ended_for),
     part("ended_for_code", &HomeJob::ended_for, &Cause::code, cause_rule),
-    field("tries", &HomeJob::tries, rule::unless_same));
+    field("tries", &HomeJob::tries, rule::unless_same),
+    field("place_ends", &HomeJob::place_ends, rule::time));
 
 SOUK_FIELDS(GuestKey, field("id", &GuestKey::id), field("epoch", &GuestKey::epoch, rule::count));
 

@@ -256,6 +256,9 @@ constexpr auto words = std::to_array<CauseWords>({
      "{text} is a device here, and the job has begun: nothing can tell it which one it has",
      "srun --resource: a job gets devices when it begins; one that moves or thaws goes to a node "
      "where what it asks for is a count"},
+    {place_over, "place_over", "its place of {limit} is over",
+     "srun --for: a place that is only held (--allocate), and a job with named resources that were "
+     "sold ahead, end when the time is over that was sold"},
 });
 
 constexpr bool in_order() {
@@ -263,7 +266,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == resource_untold, "a code has no line");
+static_assert(in_order() && words.back().code == place_over, "a code has no line");
 
 // Returns the text with the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

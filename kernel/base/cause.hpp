@@ -134,6 +134,7 @@ enum class CauseCode : uint16_t {
     holds_resource,
     resource_short,
     resource_untold,
+    place_over,
 };
 
 struct CauseWords {

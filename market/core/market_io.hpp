@@ -46,9 +46,10 @@ struct Contract {
     Money price;       // per CPU-hour
     int32_t cpus = 0;
     int64_t memory_mb = 0;
-    uint32_t places_lost = 0;  // times that its node was gone
-    Nanos sold;                // Unix time
-    bool over = false;         // its time has passed
+    uint32_t places_lost = 0;            // times that its node was gone
+    Nanos sold;                          // Unix time
+    bool over = false;                   // its time has passed
+    Sparse<std::string> resources = {};  // named ones (JobTerms::resources)
     bool is_sold() const { return end.ns > 0; }
     bool operator==(const Contract&) const = default;
 };

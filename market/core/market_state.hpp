@@ -79,6 +79,7 @@ struct Job {
     Reason order_reason;  // of its newest order of this life of the market
     std::string noted_comment;
     Money noted_price;
+    Nanos noted_ends;  // JobNote::place_ends
     // the cost to which its user's limit of the day lets it run; below 0: no limit
     Money noted_day{-1};
     std::array<NodeName, 2> claims;  // nodes where its CPUs and memory count as taken

@@ -203,15 +203,15 @@ SOUK_FIELDS(JobNote, field("id", &JobNote::id),  //
             field("day_limit", &JobNote::day_limit, rule::amount),
             field("day_left", &JobNote::day_left, rule::amount),
             field("day_cost", &JobNote::day_cost, rule::amount),
-            field("code", &JobNote::code, rule::name));
+            field("code", &JobNote::code, rule::name),
+            field("place_ends", &JobNote::place_ends, rule::time));
 
 SOUK_FIELDS(ProviderNote,  //
             field("current_price", &ProviderNote::current_price, rule::amount),
             field("next_price", &ProviderNote::next_price, rule::amount),
             field("earned", &ProviderNote::earned, rule::amount),
             field("guests", &ProviderNote::guests, rule::between(0, INT32_MAX)),
-            field("of_market", &ProviderNote::of_market,
-                  rule::at_most(resources_max, rule::name)));
+            field("of_market", &ProviderNote::of_market, rule::at_most(resources_max, rule::name)));
 
 SOUK_FIELDS(Peer, field("node", &Peer::node, rule::node_or_none),
             field("address", &Peer::address, rule::address));

@@ -301,6 +301,7 @@ struct JobNote {
     // rest.
     Money day_limit = {}, day_left = {}, day_cost = {};
     std::string code = {};  // of `comment` (market/core/reason.hpp)
+    Nanos place_ends = {};  // the end of the place that it was sold, Unix time; 0: it was sold none
     bool operator==(const JobNote&) const = default;
 };
 

@@ -17,12 +17,14 @@ void Notes::send(const Texts& texts, Job& job, Nanos now, Outputs& out) {
     const bool settled = job.phase() == JobPhase::finished;
     const Reason why = settled ? Reason() : texts.reason(job);
     std::string text = why.text();
+    const Nanos ends = job.record.contract->is_sold() ? job.record.contract->end : Nanos{};
     if (!job.note_due && !settled && text == job.noted_comment &&
-        job.record.price == job.noted_price)
+        job.record.price == job.noted_price && ends == job.noted_ends)
         return;
     job.note_due = false;
     job.noted_comment = text;
     job.noted_price = job.record.price;
+    job.noted_ends = ends;
     JobNote note{job.id(), job.record.price, bill::cost(job, now), std::move(text), settled};
     if (const User& user = *job.user; user.is_counted() && job.noted_day.micro >= 0) {
         note.day_limit = user.account_ends_first()
@@ -31,6 +33,7 @@ void Notes::send(const Texts& texts, Job& job, Nanos now, Outputs& out) {
         note.day_left = user.left();
         note.day_cost = job.noted_day;
     }
+    note.place_ends = ends;
     if (!why.empty()) note.code = to_string(why.code);
     out.send.push_back({job.id().home, std::move(note)});
 }

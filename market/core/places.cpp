@@ -121,13 +121,18 @@ bool Places::may_run_at(const Job& job, const NodeName& name) const {
 }
 
 bool Places::may_run_at(const Job& job, const Node& node) const {
+    return usable(node) && may_run_later(job, node) && could_have(job, node) &&
+           !resources_.is_kept(job, node);
+}
+
+bool Places::may_run_later(const Job& job, const Node& node) const {
     const auto bar = job.failed->bars.find(node.id());
-    return usable(node) && !lacks(job, node.id()) &&
+    return !lacks(job, node.id()) &&
            (needs_.fits(*job.record.report.terms.needs, node) || is_rooted(job)) &&
            (!resources_.lacks(job.record.report.terms, node) || is_rooted(job)) &&
-           could_have(job, node) && untold_device(job, node).empty() &&
-           (bar == job.failed->bars.end() || !bar->second.active) &&
-           holds_for(job, node) && machine_takes(job, node).has_value();
+           untold_device(job, node).empty() &&
+           (bar == job.failed->bars.end() || !bar->second.active) && holds_for(job, node) &&
+           machine_takes(job, node).has_value();
 }
 
 // A component begins where it can be held until all are ready.
@@ -154,7 +159,8 @@ std::vector<ProviderKey> Places::barred(const Job& job) const {
             if (!needs_.fits(needs, node)) keys.push_back(node.key);
     if (!job.record.report.terms.resources.empty() && !is_rooted(job))
         for (const auto& [name, node] : book_.nodes())
-            if (!untold_device(job, node).empty()) keys.push_back(node.key);
+            if (!untold_device(job, node).empty() || resources_.is_kept(job, node))
+                keys.push_back(node.key);
     const Node* at = book_.find_node(job.record.report.where);
     if (at && is_rooted(job)) {
         if (!job.record.report.gang.empty()) return keys;  // JobDemand::only says so
@@ -231,6 +237,7 @@ std::string Places::why_not_at(const Job& job, const NodeName& name) const {
     if (const std::string device = untold_device(job, *node); !device.empty())
         return "has " + device + " as a device, which a job gets only when it begins";
     if (!could_have(job, *node)) return "cannot give it what jobs keep that cannot move";
+    if (resources_.is_kept(job, *node)) return "keeps what it asks for, which is sold ahead";
     if (!holds_for(job, *node))
         return "is of a version that does not start jobs of several components";
     const auto bar = job.failed->bars.find(name);
@@ -261,6 +268,8 @@ Result<const Node*> Places::destination(const Job& job, const NodeName& name) co
     if (!could_have(job, *node))
         return fail("node " + name + " cannot give it " + *t.resources +
                     ": jobs keep some of it that cannot move");
+    if (resources_.is_kept(job, *node))
+        return fail("node " + name + " keeps " + *t.resources + " for others, to whom it is sold");
     if (t.cpus > r.cpus)
         return fail("node " + name + " has " + std::to_string(r.cpus) + " CPUs; job " +
                     job.id().text() + " needs " + std::to_string(t.cpus));

@@ -112,6 +112,9 @@ class Places {
     // There is room beside what runs there, and `before` jobs of the same size.
     bool fits(const Job& job, const Node& node, int32_t before = 0) const;
     bool may_run_at(const Job& job, const Node& node) const;
+    // As far as is known for later: whether the node takes jobs now, and named resources that
+    // others have now, or were sold, do not count.
+    bool may_run_later(const Job& job, const Node& node) const;
     bool may_run_at(const Job& job, const NodeName& name) const;
     // That node holds a component that waits, until all of its gang are ready.
     static bool holds_for(const Job& job, const Node& node);

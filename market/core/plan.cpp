@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "market/core/job_rest.hpp"
+#include "market/core/open_hours.hpp"
 
 namespace souk::market {
 namespace {
@@ -29,16 +30,21 @@ class Drawing {
             const NodesOff& off, const RunTimes& learned)
         : book_(book), places_(places), learned_(learned), now_(now), at_(unix), until_(until) {
         for (const auto& [name, node] : book.nodes()) {
-            if (!node.record.has_report || !node.connected || !Places::usable(node)) continue;
+            const ProviderReport& r = node.record.report;
+            if (!node.record.has_report || !node.connected || !r.cannot.empty()) continue;
             Machine m;
             m.node = &node;
-            if (const auto it = off.find(name); it != off.end()) m.off = it->second;
-            m.cpus = node.record.report.cpus;
-            m.mb = node.record.report.memory_mb;
+            m.closed = closed_in(r, unix, until);
+            if (const auto it = off.find(name); it != off.end())
+                m.closed.push_back({it->second, Nanos::never()});
+            m.cpus = r.cpus;
+            m.mb = r.memory_mb;
             machines_.emplace(name, std::move(m));
         }
         for (const auto& [name, m] : machines_)
-            if (m.off < until_) moments_.insert({m.off, name});
+            for (const Closed& c : m.closed)
+                for (const Nanos at : {c.from, c.to})
+                    if (at < until_) moments_.insert({at, name});
     }
 
     MarketPlan draw() {
@@ -65,8 +71,12 @@ class Drawing {
     struct Machine {
         const Node* node = nullptr;
         int64_t cpus = 0, mb = 0;  // that are free
-        Nanos off = Nanos::never();
+        std::vector<Closed> closed;
         std::vector<Running> running;
+        bool is_closed(Nanos at) const {
+            return std::any_of(closed.begin(), closed.end(),
+                               [at](const Closed& c) { return c.from <= at && at < c.to; });
+        }
     };
 
     static bool is_booked(const Job& job) {
@@ -155,15 +165,14 @@ class Drawing {
     void end_due(const NodeName& name, Machine& m) {
         for (size_t i = m.running.size(); i-- > 0;)
             if (m.running[i].to <= at_) leave(name, m, i, false);
-        if (m.off > at_) return;
+        if (!m.is_closed(at_)) return;
         while (!m.running.empty())
             leave(name, m, 0, m.running.front().kind != PlanSpan::Kind::reserved);
-        m.cpus = m.mb = 0;
     }
 
     // Begins what is sold first, whoever is there, and then those who wait.
     void fill(const NodeName& name, Machine& m) {
-        if (m.off <= at_) return;
+        if (m.is_closed(at_)) return;
         auto& booked = booked_[name];
         for (size_t i = booked.size(); i-- > 0;) {
             if (booked[i].from > at_) continue;
@@ -185,14 +194,19 @@ class Drawing {
             if (++tried > plan_tried_most) break;
             const JobTerms& t = w->job->record.report.terms;
             if (t.cpus > m.cpus || t.memory_mb > m.mb ||
-                w->job->bid < m.node->record.report.reserve ||
-                !places_.may_run_at(*w->job, *m.node)) {
+                w->job->bid < m.node->record.report.reserve || !may_run_on(*w->job, *m.node)) {
                 ++w;
                 continue;
             }
             begin(name, m, *w, PlanSpan::Kind::likely);
             w = waiting_.erase(w);
         }
+    }
+
+    // A node that is off the market now is judged by what it was.
+    bool may_run_on(const Job& job, const Node& node) const {
+        return Places::usable(node) ? places_.may_run_at(job, node)
+                                    : places_.may_run_later(job, node);
     }
 
     // The lowest bid there goes. False: only what is sold is left.

@@ -10,6 +10,8 @@
 // pushes nobody out of this drawing before it begins; then those who are in its room go back to
 // those who wait, with the rest of their time.
 //
+// A node is there while its owner's time frames say so, those that are off now included.
+//
 // It is a drawing, and promises nothing: bids, owners and new jobs change it. Pure.
 #pragma once
 

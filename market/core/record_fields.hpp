@@ -57,7 +57,9 @@ SOUK_FIELDS(market::Contract,  //
             field("memory_mb", &market::Contract::memory_mb, rule::megabytes),
             field("places_lost", &market::Contract::places_lost),
             field("sold", &market::Contract::sold, rule::time),
-            field("over", &market::Contract::over));
+            field("over", &market::Contract::over),
+            field("resources", &market::Contract::resources,
+                  rule::text(TextRule::line, resource_text_max)));
 
 SOUK_FIELDS(market::Promised,  //
             field("deadline", &market::Promised::deadline, rule::time),

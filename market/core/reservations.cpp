@@ -5,28 +5,17 @@
 #include <tuple>
 #include <utility>
 
+#include "market/core/open_hours.hpp"
+
 namespace souk::market {
 
 namespace {
 
 constexpr Nanos hour = Nanos::from_s(3'600);
-constexpr int64_t week_ns = int64_t{OpenHours::week_s} * 1'000'000'000;
 
-Nanos into_week(Nanos from, Nanos unix) {
-    return Nanos{((unix.ns - from.ns) % week_ns + week_ns) % week_ns};
-}
-
-// The offer ends so long after this time; 0: it does not cover it.
-Nanos left_of(const OpenHours& h, Nanos unix) {
-    const Nanos span = Nanos::from_s(h.to_s - h.from_s);
-    return std::max(Nanos{}, span - into_week(Nanos::from_s(h.from_s), unix));
-}
-
-// The offer of the owner that holds at this time; null: the node is off the market then.
-const OpenHours* hours_at(const ProviderReport& report, Nanos unix) {
-    for (const OpenHours& h : report.hours)
-        if (left_of(h, unix).ns > 0) return &h;
-    return nullptr;
+// It needs no more than what was sold.
+bool is_within(const JobTerms& t, const Contract& c) {
+    return t.cpus <= c.cpus && t.memory_mb <= c.memory_mb && t.resources == c.resources;
 }
 
 bool has_ended(const Job& job) { return job.phase() == JobPhase::finished; }
@@ -85,6 +74,7 @@ void Reservations::look(Nanos now) {
     unix_ = context_.unix(now);
     forget_ended();
     list_sold();
+    list_ahead();
     for (const JobId& id : booked_)
         if (Job& job = *book_.find(id); job.record.contract->is_sold()) see_contract(job, now);
     ask_all(now);
@@ -139,6 +129,22 @@ void Reservations::list_sold() const {
     }
 }
 
+// Whoever waits for a device that is kept for others may begin no more, or now.
+void Reservations::list_ahead() {
+    std::vector<ResourceBook::Ahead> all;
+    for (const auto& [node, jobs] : sold_)
+        for (const Job* const job : jobs)
+            if (const Contract& c = *job->record.contract; !c.resources.empty())
+                all.push_back({job->id(), node, *c.resources, c.start, c.end});
+    const bool any = !all.empty();
+    const bool other = places_.resources().set_ahead(std::move(all), unix_);
+    if (any) next_ = std::min(next_, retry_at_);
+    if (!other && (!any || unix_ < ahead_told_ + retry_after)) return;
+    ahead_told_ = unix_;
+    for (auto& [id, job] : book_.jobs())
+        if (!job.record.report.terms.resources.empty() && !has_ended(job)) work_.touch(job);
+}
+
 // The job asks for what it was sold. A start that is past is not moved by that.
 bool Reservations::covers(const Contract& c, const Job& job, Nanos unix) {
     const JobTerms& t = job.record.report.terms;
@@ -147,7 +153,7 @@ bool Reservations::covers(const Contract& c, const Job& job, Nanos unix) {
         return c.end == Promises::wanted(job) && t.cpus <= c.cpus && t.memory_mb <= c.memory_mb;
     const Nanos end = (b.start.ns > 0 ? b.start : c.start) + b.span;
     const bool begins = b.start.ns == 0 || b.start == c.start || (b.start < unix && c.start < unix);
-    const bool fits = t.cpus <= c.cpus && t.memory_mb <= c.memory_mb;
+    const bool fits = is_within(t, c);
     return begins && end == c.end && (fits || c.over);
 }
 
@@ -159,7 +165,9 @@ Nanos Reservations::clearing_of(const Contract& c) const {
     const Node* const node = book_.find_node(c.node);
     if (!node) return clear_least;
     const ProviderReport& r = node->record.report;
-    if (node->used_cpus + c.cpus <= r.cpus && node->used_mb + c.memory_mb <= r.memory_mb)
+    // Whoever has named resources of it may be anywhere, and is written down as well.
+    if (c.resources.empty() && node->used_cpus + c.cpus <= r.cpus &&
+        node->used_mb + c.memory_mb <= r.memory_mb)
         return clear_least;
     const int64_t mb = std::max<int64_t>(c.memory_mb, node->used_mb + c.memory_mb - r.memory_mb);
     const int64_t rate = std::max<int64_t>(1, solver_.options().link_bytes_per_s);
@@ -242,7 +250,9 @@ void Reservations::keep_place(Job& job, Nanos unix) {
     const Node* best = nullptr;
     for (const auto& [name, other] : book_.nodes())
         if (has_room(job, other, rest, beside) && is_open(other.record.report, rest) &&
-            most_asked(other.record.report, rest) <= c.price &&
+            most_asked(other.record.report, rest) +
+                    places_.resources().reserve_of(job.record.report.terms, other) <=
+                c.price &&
             (!best || before(c.price, other, c.price, *best)))
             best = &other;
     if (!best && c.node.empty()) return;
@@ -253,6 +263,7 @@ void Reservations::keep_place(Job& job, Nanos unix) {
     }
     c.node = best ? best->id() : NodeName{};
     if (best) sold_[c.node].push_back(&job);
+    list_ahead();
     book_.save(job);
 }
 
@@ -289,8 +300,7 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
     const Reason why = why_not_sold(all, span);
     for (Job* const one : all) {
         const Contract& had = *one->record.contract;
-        const JobTerms& t = one->record.report.terms;
-        if (had.is_sold() && t.cpus <= had.cpus && t.memory_mb <= had.memory_mb)
+        if (had.is_sold() && is_within(one->record.report.terms, had))
             one->booked_why = why;
         else
             put(*one, one->phase() == JobPhase::waiting ? Booked::asks : Booked::no, {}, why);
@@ -327,7 +337,8 @@ PromiseOffer Reservations::promise_offer(const Job& job, Nanos now) const {
 std::optional<Money> Reservations::price_at(const Job& job, const Node& node, Span span) const {
     if (!forecast_) forecast_.emplace(bids_.history().rows());
     if (!is_open(node.record.report, span) || !has_room(job, node, span, {})) return std::nullopt;
-    return price_of(node, span, unix_, {&job});
+    return std::min(money_max, price_of(node, span, unix_, {&job}) +
+                                   places_.resources().reserve_of(job.record.report.terms, node));
 }
 
 Money Reservations::asked_at(const Node& node, Span span) const {
@@ -338,7 +349,11 @@ std::vector<Nanos> Reservations::moments_after(Nanos from) const {
     std::set<Nanos> moments;
     for (const auto& [node, jobs] : sold_)
         for (const Job* const job : jobs)
-            if (job->record.contract->end > from) moments.insert(job->record.contract->end);
+            if (const Contract& c = *job->record.contract; c.end > from) {
+                moments.insert(c.end);
+                // A device comes a little later.
+                if (!c.resources.empty()) moments.insert(c.end + ResourceBook::leaves_within);
+            }
     for (const auto& [name, node] : book_.nodes())
         for (const OpenHours& h : node.record.report.hours)
             moments.insert(from + Nanos{week_ns} - into_week(Nanos::from_s(h.from_s), from));
@@ -353,6 +368,7 @@ void Reservations::list_at(Job& job, const Node* node) {
     std::erase(sold_[c.node], &job);
     c.node = name;
     if (node) sold_[name].push_back(&job);
+    list_ahead();
     book_.save(job);
 }
 
@@ -421,13 +437,15 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
     const JobTerms& t = report.terms;
     const ProviderReport& r = node.record.report;
     if (!node.connected || !node.record.has_report || !r.cannot.empty()) return false;
-    if (Places::usable(node) ? !places_.may_run_at(job, node)
-                             : Places::lacks(job, node.id()) || !Places::holds_for(job, node) ||
-                                   !places_.needs().fits(*t.needs, node))
+    if (Places::usable(node)
+            ? !places_.may_run_later(job, node)
+            : Places::lacks(job, node.id()) || !Places::holds_for(job, node) ||
+                  !places_.needs().fits(*t.needs, node) || places_.resources().lacks(t, node))
         return false;
     if (Places::is_rooted(job) && report.where != node.id()) return false;
     if (is_component(job) && !report.only_node->empty() && *report.only_node != node.id())
         return false;
+    if (!places_.resources().could_sell(job, node, span.start, span.end)) return false;
     // The room that it holds there itself, as it cannot leave, is the room that it gets.
     const int64_t own_mb = *job.rooted_on == node.id() ? job.rooted_mb : 0;
     int64_t cpus = t.cpus, mb = t.memory_mb + node.rooted_mb - own_mb;
@@ -466,7 +484,11 @@ std::vector<Reservations::Pick> Reservations::picks_of(const std::vector<Job*>& 
     std::vector<std::pair<Money, const Node*>> nodes;
     for (const auto& [name, node] : book_.nodes())
         if (node.record.has_report && is_open(node.record.report, span))
-            nodes.emplace_back(price_of(node, span, unix_, {all.begin(), all.end()}), &node);
+            nodes.emplace_back(
+                std::min(money_max, price_of(node, span, unix_, {all.begin(), all.end()}) +
+                                        places_.resources().reserve_of(
+                                            all.front()->record.report.terms, node)),
+                &node);
     std::sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
         return before(a.first, *a.second, b.first, *b.second);
     });
@@ -522,8 +544,10 @@ void Reservations::sell(const std::vector<Pick>& picks, Span span, Nanos unix) {
         Contract& c = p.job->record.contract.edit();
         if (c.is_sold() && !c.node.empty()) std::erase(sold_[c.node], p.job);
         const Nanos start = t.booking->start.ns > 0 ? t.booking->start : span.start;
-        c = {start, span.end, p.node->id(), p.price, t.cpus, t.memory_mb, c.places_lost, unix};
+        c = {start,       span.end,      p.node->id(), p.price, t.cpus,
+             t.memory_mb, c.places_lost, unix,         false,   t.resources};
         sold_[c.node].push_back(p.job);
+        list_ahead();
         book_.save(*p.job);
         put(*p.job, Booked::sold, p.node->id());
         see_contract(*p.job, Nanos{unix.ns - context_.calendar.ns});

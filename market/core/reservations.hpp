@@ -9,6 +9,10 @@
 // anything else runs there, because whatever runs there can be moved or frozen. Of these nodes it
 // is the one with the least price for its speed.
 //
+// Named resources are sold so, too. A device does not leave its job, so one that is sold ahead is
+// given to nobody who may have it still when its time comes (ResourceBook::is_kept), and whoever
+// was sold named resources ends when the time is over (HomeTimeLimits).
+//
 // The price is the mean, over the hours of the span, of what a place on such a machine is likely to
 // cost (PriceForecast) or what the owner asks then, whichever is more; within the next hour it is
 // at least what the node's next place costs now. It does not depend on what the job bids, which
@@ -56,10 +60,9 @@ class Reservations : private PlacesAhead {
     static constexpr Nanos retry_after = Nanos::from_s(10);
     static constexpr size_t asked_at_once = 64;
 
-    Reservations(const MarketContext& context, Book& book, const Places& places,
-                 const Solver& solver, const Bidding& bids, GangList& gangs,
-                 const Settling& settling, RoomClaims& rooms, WorkList& work,
-                 const RunTimes& learned)
+    Reservations(const MarketContext& context, Book& book, Places& places, const Solver& solver,
+                 const Bidding& bids, GangList& gangs, const Settling& settling, RoomClaims& rooms,
+                 WorkList& work, const RunTimes& learned)
         : context_(context),
           book_(book),
           places_(places),
@@ -98,6 +101,7 @@ class Reservations : private PlacesAhead {
     static bool covers(const Contract& contract, const Job& job, Nanos unix);
     void forget_ended();
     void list_sold() const;
+    void list_ahead();
     void see_contract(Job& job, Nanos now);
     void keep_place(Job& job, Nanos unix);
     void ask_all(Nanos now);
@@ -134,7 +138,7 @@ class Reservations : private PlacesAhead {
 
     const MarketContext& context_;
     Book& book_;
-    const Places& places_;
+    Places& places_;
     const Solver& solver_;
     const Bidding& bids_;
     GangList& gangs_;
@@ -145,7 +149,7 @@ class Reservations : private PlacesAhead {
 
     std::set<JobId> booked_, fresh_;
     JobId asked_last_;
-    Nanos retry_at_{};
+    Nanos retry_at_{}, ahead_told_{};
     bool changed_ = false;
     Nanos next_ = Nanos::never();
     // of the present look()

@@ -19,8 +19,8 @@ int32_t within(int64_t count) {
 }
 
 // A home refuses what cannot be read.
-std::vector<ResourceNeed> needs_of(const JobTerms& terms) {
-    return parse_resources(*terms.resources).value_or(std::vector<ResourceNeed>{});
+std::vector<ResourceNeed> needs_of(const std::string& resources) {
+    return parse_resources(resources).value_or(std::vector<ResourceNeed>{});
 }
 
 void take_off(NamedOffers& offers, const NamedAmounts& amounts) {
@@ -51,7 +51,7 @@ void ResourceBook::forget_names() {
         const JobTerms& terms = job.record.report.terms;
         if (terms.resources.empty() || (job.phase() == JobPhase::finished && !job.in_solver))
             continue;
-        for (const ResourceNeed& need : needs_of(terms)) used.insert(need.name);
+        for (const ResourceNeed& need : needs_of(*terms.resources)) used.insert(need.name);
     }
     for (const auto& [id, claim] : claims_)
         for (const NamedAmounts* const all : {&claim.asked.here, &claim.asked.licences})
@@ -69,9 +69,12 @@ bool ResourceBook::of_market(const std::string& name) const {
 void ResourceBook::set_licences(const std::vector<ResourceOffer>& all) { licences_ = all; }
 
 ResourceBook::Asked ResourceBook::asked(const JobTerms& terms) const {
+    return terms.resources.empty() ? Asked{} : asked(*terms.resources);
+}
+
+ResourceBook::Asked ResourceBook::asked(const std::string& resources) const {
     Asked asked;
-    if (terms.resources.empty()) return asked;
-    for (const ResourceNeed& need : needs_of(terms))
+    for (const ResourceNeed& need : needs_of(resources))
         (of_market(need.name) ? asked.licences : asked.here)
             .push_back({number(need.name), within(need.count)});
     in_order(asked.here);
@@ -167,35 +170,213 @@ int64_t ResourceBook::taken(const NodeName& node, const std::string& name) const
 
 int64_t ResourceBook::taken(const std::string& name) const { return taken(number(name)); }
 
-// The first of what it asks for, so many times, that is not free there beside what it has.
-std::optional<ResourceBook::Shortage> ResourceBook::short_of(const JobId& id, const Asked& asked,
+// The first of what it asks for that is not free there beside what it has, and `before` jobs of the
+// same.
+std::optional<ResourceBook::Shortage> ResourceBook::short_of(const Job& job, const Asked& asked,
                                                              const Node& node,
-                                                             int32_t times) const {
-    const auto own = claims_.find(id);
-    const bool is_there = own != claims_.end() && (own->second.places[0] == node.id() ||
-                                                   own->second.places[1] == node.id());
+                                                             int32_t before) const {
+    const auto own = before > 0 ? claims_.end() : claims_.find(job.id());
+    const bool is_there = own != claims_.end() && claims_on(job.id(), node.id());
     const auto missing = [&](const NamedOffers& all, const NamedAmount& one, int64_t taken) {
         const NamedOffer* const offer = find_named(all, one.name);
-        return (offer ? offer->count : 0) - taken < int64_t{one.count} * times;
+        return (offer ? offer->count : 0) - taken < int64_t{one.count} * (before + 1);
+    };
+    // What it was sold here itself was sold beside all that is sold to others.
+    const Contract& sold = *job.record.contract;
+    const bool is_own = sold.is_sold() && !sold.over && sold.node == node.id();
+    const bool stays = !ahead_.empty() && !is_own && never_leaves(asked, node);
+    const auto ahead = [&](const Node* of, uint32_t name) {
+        return stays ? most_ahead(job, of, name, false) : 0;
     };
     if (!asked.here.empty() && !is_there) {
         const NamedOffers here = offered(node);
         for (const NamedAmount& one : asked.here)
-            if (missing(here, one, taken(node.id(), one.name))) return Shortage{one, node.id()};
+            if (missing(here, one, taken(node.id(), one.name) + ahead(&node, one.name)))
+                return Shortage{one, node.id()};
     }
     if (!asked.licences.empty() && own == claims_.end()) {
         const NamedOffers all = offered();
         for (const NamedAmount& one : asked.licences)
-            if (missing(all, one, taken(one.name))) return Shortage{one, {}};
+            if (missing(all, one, taken(one.name) + ahead(nullptr, one.name)))
+                return Shortage{one, {}};
     }
     return {};
 }
 
-// Several alike ask as one that asks for all of it.
 bool ResourceBook::has_room(const Job& job, const Node& node, int32_t before) const {
     const JobTerms& terms = job.record.report.terms;
+    return terms.resources.empty() || !short_of(job, asked(terms), node, before);
+}
+
+// -------------------------------------------------------------------------------------------------
+// what was sold ahead
+
+bool ResourceBook::set_ahead(std::vector<Ahead> all, Nanos unix) {
+    ahead_unix_ = unix;
+    if (ahead_ == all) return false;
+    ahead_ = std::move(all);
+    return true;
+}
+
+bool ResourceBook::is_device(const Node& node, uint32_t name) const {
+    const auto& all = node.record.report.resources;
+    return std::any_of(all.begin(), all.end(), [&](const ResourceOffer& one) {
+        return one.device && names_.at(name) == one.name;
+    });
+}
+
+// A job that may run for so long only is gone then, and a little later at most.
+Nanos ResourceBook::end_of(const Job& job, Nanos unix) {
+    const JobTerms& terms = job.record.report.terms;
+    const RunLimits& limits = *terms.limits;
+    if (terms.booking->asks() && job.record.contract->is_sold()) return job.record.contract->end;
+    if (limits.run.ns <= 0 || limits.at_speed > 0) return Nanos::never();
+    const Nanos left = std::max(Nanos{}, limits.run - job.record.report.stats.run_time);
+    return unix + left + leaves_within;
+}
+
+// Who has these there has a device among them.
+bool ResourceBook::never_leaves(const Asked& asked, const Node& node) const {
+    return std::any_of(asked.here.begin(), asked.here.end(),
+                       [&](const NamedAmount& one) { return is_device(node, one.name); });
+}
+
+// So many others have been sold at one moment of the time in which the job may have one; of that
+// node, or (null) of the market. with_claimed: those, too, that have it already.
+int64_t ResourceBook::most_ahead(const Job& job, const Node* node, uint32_t name,
+                                 bool with_claimed) const {
+    const Nanos end = end_of(job, ahead_unix_);
+    std::vector<std::pair<const Ahead*, int64_t>> others;
+    for (const Ahead& one : ahead_) {
+        if ((node && one.node != node->id()) || one.job == job.id() || one.start >= end) continue;
+        const bool claims = node ? claims_on(one.job, node->id()) : claims_.contains(one.job);
+        if (claims && !with_claimed) continue;
+        const Asked sold = asked(one.resources);
+        if (const NamedAmount* const amount = find_named(node ? sold.here : sold.licences, name))
+            others.emplace_back(&one, amount->count);
+    }
+    int64_t most = 0;
+    for (const auto& [at, count] : others) {
+        int64_t sum = 0;
+        for (const auto& [one, amount] : others)
+            if (one->start <= at->start && at->start < one->end) sum += amount;
+        most = std::max(most, sum);
+    }
+    return most;
+}
+
+bool ResourceBook::claims_on(const JobId& id, const NodeName& node) const {
+    const auto claim = claims_.find(id);
+    return claim != claims_.end() &&
+           (claim->second.places[0] == node || claim->second.places[1] == node);
+}
+
+// Others that cannot leave keep so many from that moment on, of that node or (null) of the market,
+// but for those to whom it was sold ahead: these end with their time. Whoever has a device, or is
+// on his way to one, cannot leave.
+int64_t ResourceBook::kept(const Job& job, const Node* node, uint32_t name, Nanos from) const {
+    int64_t sum = 0;
+    const auto add = [&](const JobId& id, const Claim& claim) {
+        const NamedAmount* const has =
+            find_named(node ? claim.asked.here : claim.asked.licences, name);
+        const Job* const other = has ? book_.find(id) : nullptr;
+        if (!other || other == &job) return;
+        const Contract& c = *other->record.contract;
+        const bool sold = node ? c.node == node->id() : !c.node.empty();
+        if (sold && ahead_unix_ < c.end + leaves_within) return;
+        if (end_of(*other, ahead_unix_) <= from) return;
+        bool stays = !other->rooted_on.empty();
+        for (const NodeName& place : claim.places)
+            if (const Node* const at = place.empty() ? nullptr : book_.find_node(place))
+                stays = stays || never_leaves(claim.asked, *at);
+        if (stays && (!node || claims_on(id, node->id()))) sum += has->count;
+    };
+    if (!node)
+        for (const auto& [id, claim] : claims_) add(id, claim);
+    else
+        for (const auto& [id, other] : node->jobs)
+            if (const auto claim = claims_.find(id); claim != claims_.end()) add(id, claim->second);
+    return sum;
+}
+
+Money ResourceBook::reserve_of(const JobTerms& terms, const Node& node) const {
+    if (terms.resources.empty()) return {};
+    const Asked wants = asked(terms);
+    __int128 sum = 0;
+    const auto add = [&](const NamedOffers& offers, const NamedAmounts& amounts) {
+        for (const NamedAmount& one : amounts)
+            if (const NamedOffer* const offer = find_named(offers, one.name))
+                sum += static_cast<__int128>(offer->reserve.micro) * one.count;
+    };
+    add(offered(node), wants.here);
+    add(offered(), wants.licences);
+    const __int128 cpus = std::max(1, terms.cpus);
+    return Money{
+        static_cast<int64_t>(std::min<__int128>((sum + cpus - 1) / cpus, money_max.micro))};
+}
+
+bool ResourceBook::is_kept(const Job& job, const Node& node) const {
+    const JobTerms& terms = job.record.report.terms;
+    if (ahead_.empty() || terms.resources.empty() || claims_on(job.id(), node.id())) return false;
+    const Asked wants = asked(terms);
+    // Whoever is to have a device in his time gets no other one before, nor begins elsewhere: he
+    // could not come to it.
+    const Contract& own = *job.record.contract;
+    if (own.is_sold() && !own.over && !own.node.empty() && own.node != node.id()) {
+        const Node* const to = book_.find_node(own.node);
+        if (never_leaves(wants, node) || (to && never_leaves(wants, *to))) return true;
+    }
+    if (!never_leaves(wants, node)) return false;
+    const auto lacks_some = [&](const NamedOffers& all, const NamedAmounts& amounts,
+                                const Node* of) {
+        return std::any_of(amounts.begin(), amounts.end(), [&](const NamedAmount& one) {
+            const NamedOffer* const offer = find_named(all, one.name);
+            const int64_t ahead = most_ahead(job, of, one.name, true);
+            return ahead > 0 && offer &&
+                   offer->count - kept(job, of, one.name, ahead_unix_) - ahead < one.count;
+        });
+    };
+    return lacks_some(offered(node), wants.here, &node) ||
+           lacks_some(offered(), wants.licences, nullptr);
+}
+
+bool ResourceBook::could_sell(const Job& job, const Node& node, Nanos start, Nanos end) const {
+    const JobTerms& terms = job.record.report.terms;
     if (terms.resources.empty()) return true;
-    return !short_of(before == 0 ? job.id() : JobId{}, asked(terms), node, before + 1);
+    const Asked wants = asked(terms);
+    std::vector<std::pair<const Ahead*, Asked>> others;
+    std::vector<Nanos> moments{start};
+    for (const Ahead& one : ahead_) {
+        if (one.job == job.id() || one.start >= end + leaves_within ||
+            one.end + leaves_within <= start)
+            continue;
+        others.emplace_back(&one, asked(one.resources));
+        if (one.start > start) moments.push_back(one.start);
+    }
+    const auto holds = [&](const NamedOffers& offers, const NamedAmount& one, bool here) {
+        const NamedOffer* const offer = find_named(offers, one.name);
+        const bool device = here && is_device(node, one.name);
+        const Nanos gap = device ? leaves_within : Nanos{};
+        const int64_t left =
+            (offer ? offer->count : 0) - kept(job, here ? &node : nullptr, one.name, start);
+        return std::all_of(moments.begin(), moments.end(), [&](Nanos at) {
+            int64_t had = one.count;
+            for (const auto& [other, sold] : others) {
+                if (here && other->node != node.id()) continue;
+                if (other->start >= end + gap || at < other->start || at >= other->end + gap)
+                    continue;
+                const NamedAmount* const has =
+                    find_named(here ? sold.here : sold.licences, one.name);
+                had += has ? has->count : 0;
+            }
+            return had <= left;
+        });
+    };
+    const NamedOffers here = offered(node), licences = offered();
+    return std::all_of(wants.here.begin(), wants.here.end(),
+                       [&](const NamedAmount& one) { return holds(here, one, true); }) &&
+           std::all_of(wants.licences.begin(), wants.licences.end(),
+                       [&](const NamedAmount& one) { return holds(licences, one, false); });
 }
 
 std::optional<ResourceNeed> ResourceBook::lacks(const JobTerms& terms, const Node& node) const {
@@ -208,15 +389,14 @@ std::optional<ResourceNeed> ResourceBook::lacks(const Asked& asked, const Node& 
     const NamedOffers offers = offered(node);
     for (const NamedAmount& one : asked.here) {
         const NamedOffer* const offer = find_named(offers, one.name);
-        if (!offer || offer->count < one.count)
-            return ResourceNeed{names_.at(one.name), one.count};
+        if (!offer || offer->count < one.count) return ResourceNeed{names_.at(one.name), one.count};
     }
     return {};
 }
 
 std::string ResourceBook::device(const JobTerms& terms, const Node& node) const {
     if (terms.resources.empty()) return {};
-    for (const ResourceNeed& need : needs_of(terms))
+    for (const ResourceNeed& need : needs_of(*terms.resources))
         for (const ResourceOffer& one : node.record.report.resources)
             if (one.name == need.name && one.device && !of_market(one.name)) return one.name;
     return {};
@@ -264,8 +444,7 @@ Reason ResourceBook::taken_by_weakest(const Job& job, const std::set<Shortage>& 
     }
     Reason reason =
         Reason(ReasonCode::resource_taken)
-            .with(Figure::cause,
-                  resources_text({{names_.at(of->amount.name), of->amount.count}}));
+            .with(Figure::cause, resources_text({{names_.at(of->amount.name), of->amount.count}}));
     if (!of->node.empty()) reason = std::move(reason).with(Figure::node, of->node);
     if (!weakest) return reason;
     return std::move(reason)

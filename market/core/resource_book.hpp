@@ -28,12 +28,24 @@ class ResourceBook {
         bool any() const { return !here.empty() || !licences.empty(); }
     };
 
+    // What was sold ahead on a node to a job, from `start` to `end` (Unix time).
+    struct Ahead {
+        JobId job;
+        NodeName node;
+        std::string resources;
+        Nanos start, end;
+        bool operator==(const Ahead&) const = default;
+    };
+    // A job with a device that ends at the end of its place may take so long to go.
+    static constexpr Nanos leaves_within = Nanos::from_s(30);
+
     explicit ResourceBook(const Book& book) : book_(book) {}
     void set_licences(const std::vector<ResourceOffer>& all);
     const std::vector<ResourceOffer>& licences() const { return licences_; }
 
     // A name that the market has is of the market, whatever a node says.
     Asked asked(const JobTerms& terms) const;
+    Asked asked(const std::string& resources) const;
     NamedOffers offered(const Node& node) const;
     NamedOffers offered() const;  // of the market
     // The same without what jobs keep that cannot leave: nobody else gets that.
@@ -44,6 +56,18 @@ class ResourceBook {
     // any name. To be called when nobody holds amounts but jobs, nodes and the solver.
     void forget_names();
     size_t names() const { return names_.size(); }
+
+    // A job with a device never leaves, so devices that were sold ahead are given to nobody who may
+    // have them still when their time comes. `unix`: now. True: others than before are.
+    bool set_ahead(std::vector<Ahead> all, Nanos unix);
+    const std::vector<Ahead>& ahead() const { return ahead_; }
+    // Whether what the job asks for there is kept for others to whom it was sold ahead.
+    bool is_kept(const Job& job, const Node& node) const;
+    // What their owners ask for all that it asks for there, for each of its CPUs per hour.
+    Money reserve_of(const JobTerms& terms, const Node& node) const;
+    // All that the job asks for is there from `start` to `end` beside what was sold to others and
+    // what jobs keep that cannot leave.
+    bool could_sell(const Job& job, const Node& node, Nanos start, Nanos end) const;
 
     // To be called when the job's claims of nodes (Job::claims) or its terms have changed.
     void claim(const Job& job);
@@ -85,18 +109,26 @@ class ResourceBook {
             return std::tie(node, amount.name) < std::tie(o.node, o.amount.name);
         }
     };
+    bool is_device(const Node& node, uint32_t name) const;
+    static Nanos end_of(const Job& job, Nanos unix);
+    bool never_leaves(const Asked& asked, const Node& node) const;
+    int64_t most_ahead(const Job& job, const Node* node, uint32_t name, bool with_claimed) const;
+    int64_t kept(const Job& job, const Node* node, uint32_t name, Nanos from) const;
+    bool claims_on(const JobId& id, const NodeName& node) const;
     Reason taken_by_weakest(const Job& job, const std::set<Shortage>& all) const;
-    std::optional<Shortage> short_of(const JobId& id, const Asked& asked, const Node& node,
-                                     int32_t times = 1) const;
+    std::optional<Shortage> short_of(const Job& job, const Asked& asked, const Node& node,
+                                     int32_t before = 0) const;
     std::optional<ResourceNeed> lacks(const Asked& asked, const Node& node) const;
 
     const Book& book_;
     std::vector<ResourceOffer> licences_;
     mutable std::map<std::string, uint32_t, std::less<>> numbers_;
     mutable std::map<uint32_t, std::string> names_;
-    mutable uint32_t last_ = 0;    // no number is used for a second name
-    size_t forget_at_ = names_few;  // with so many names
+    mutable uint32_t last_ = 0;      // no number is used for a second name
+    size_t forget_at_ = names_few;   // with so many names
     std::map<JobId, Claim> claims_;  // of those that have any
+    std::vector<Ahead> ahead_;
+    Nanos ahead_unix_;  // when ahead_ was set
     std::map<std::pair<NodeName, uint32_t>, int64_t> on_node_;
     std::map<uint32_t, int64_t> of_all_;
 };
@@ -109,7 +141,7 @@ Reason ResourceBook::why_taken(const Job& job, May&& may) const {
     std::set<Shortage> all;
     for (const auto& [name, node] : book_.nodes()) {
         if (lacks(asked, node) || !may(node)) continue;
-        const auto missing = short_of(job.id(), asked, node);
+        const auto missing = short_of(job, asked, node);
         if (!missing) return {};
         all.insert(*missing);
     }

@@ -288,6 +288,8 @@ Status Marketd::answer_at_once(uint64_t number, const Connection& c,
     const size_t bound = connections_.queue_bytes_max(c);
     if (replies_.bytes(number) > bound)
         return fail("the send queue of " + std::to_string(bound) + " bytes is full");
+    if (request.verb == "plan")
+        return replies_.add(number, plans_.answer(market_, request, Loop::now())), Status();
     wire::CtlReply reply = answer(market_, records_.book(), records_.finished(), records_.usage(),
                                   request, figures_.face(), Loop::now());
     if (request.verb == "set" && reply.ok)

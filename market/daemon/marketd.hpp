@@ -38,6 +38,7 @@
 #include "market/daemon/market_trust.hpp"
 #include "market/daemon/node_questions.hpp"
 #include "market/daemon/operator_waits.hpp"
+#include "market/daemon/plan_reply.hpp"
 #include "market/daemon/sites.hpp"
 #include "market/daemon/solver_program.hpp"
 #include "market/daemon/step_taker.hpp"
@@ -98,6 +99,7 @@ class Marketd final : private StepTaker, private Connections::Listener {
     NodeQuestions questions_;
     Sites sites_;
     WebDesk web_;
+    PlanDesk plans_;
     MarketFigures figures_;
     std::unique_ptr<MetricsPage> metrics_page_;
     std::unique_ptr<StatusFile> status_file_;

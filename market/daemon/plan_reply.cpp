@@ -57,20 +57,60 @@ void write_job(JsonWriter& w, const Job& job, uint32_t uid) {
 
 }  // namespace
 
-Result<std::string> plan_reply(const Market& market, const std::vector<std::string>& words,
-                               const std::string& after, Nanos now, uint32_t uid,
-                               std::string& next) {
+Result<const PlanDesk::Kept*> PlanDesk::plan_of(const Market& market,
+                                                const wire::CtlRequest& request, Nanos now) {
+    std::erase_if(kept_, [&](const Kept& one) {
+        return now > one.made + kept_for && now > one.used + read_for;
+    });
+    const uint64_t number =
+        whole_number<uint64_t>(request.after.substr(0, request.after.find('.'))).value_or(0);
+    std::string words;
+    for (const std::string& word : request.args) words += word + "\n";
+    for (Kept& one : kept_) {
+        const bool same = one.words == words;
+        if (request.after.empty() ? !same || now > one.made + kept_for : one.number != number)
+            continue;
+        one.used = now;
+        return &one;
+    }
+    if (!request.after.empty())
+        return fail("plan: the market has forgotten the parts before this one: ask anew");
     const Nanos unix = now + market.calendar();
-    TRY_ASSIGN(const Asked asked, parse(market, words, unix));
-    const market::MarketPlan plan = market.plan(now, asked.until, asked.off);
-    size_t at = whole_number<uint32_t>(after).value_or(0);
+    TRY_ASSIGN(const Asked asked, parse(market, request.args, unix));
+    std::erase_if(asked_, [&](const auto& one) { return one.second.back() + asks_span < now; });
+    if (request.uid != 0) {
+        std::deque<Nanos>& times = asked_[request.uid];
+        while (!times.empty() && times.front() + asks_span < now) times.pop_front();
+        if (times.size() >= asks_most)
+            return fail(CauseCode::not_possible,
+                        "plan: you have asked for " + std::to_string(asks_most) + " plans in " +
+                            std::to_string(asks_span.seconds()) + " s: ask again in a moment");
+        times.push_back(now);
+    }
+    if (kept_.size() >= kept_most) kept_.pop_front();
+    kept_.push_back({++last_, words, now, now, market.plan(now, asked.until, asked.off)});
+    return &kept_.back();
+}
+
+Result<std::string> PlanDesk::part(const Market& market, const wire::CtlRequest& request, Nanos now,
+                                   std::string& next) {
+    TRY_ASSIGN(const Kept* const kept, plan_of(market, request, now));
+    const market::MarketPlan& plan = kept->plan;
+    const size_t dot = request.after.find('.');
+    size_t at = dot == std::string::npos
+                    ? 0
+                    : whole_number<uint32_t>(request.after.substr(dot + 1)).value_or(0);
     JsonWriter w;
     w.begin_array();
+    // What has gone since it was reckoned is left out.
     for (; at < plan.spans.size() && w.bytes() < wire::json_part_bytes; ++at) {
         const PlanSpan& s = plan.spans[at];
+        const auto node = market.nodes().find(s.node);
+        const Job* const job = market.find(s.job);
+        if (node == market.nodes().end() || !job) continue;
         w.begin_object().field("node", s.node).field("kind", to_string(s.kind));
-        w.field("node_cpus", market.nodes().at(s.node).record.report.cpus);
-        write_job(w, *market.find(s.job), uid);
+        w.field("node_cpus", node->second.record.report.cpus);
+        write_job(w, *job, request.uid);
         w.field("from_unix_s", s.from.seconds())
             .field("to_unix_s", s.to.seconds())
             .field("end_known", s.end_known)
@@ -79,13 +119,28 @@ Result<std::string> plan_reply(const Market& market, const std::vector<std::stri
     for (; at >= plan.spans.size() && at < plan.spans.size() + plan.later.size() &&
            w.bytes() < wire::json_part_bytes;
          ++at) {
+        const Job* const job = market.find(plan.later[at - plan.spans.size()]);
+        if (!job) continue;
         w.begin_object().field("kind", "later");
-        write_job(w, *market.find(plan.later[at - plan.spans.size()]), uid);
+        write_job(w, *job, request.uid);
         w.end_object();
     }
-    if (at < plan.spans.size() + plan.later.size()) next = std::to_string(at);
+    if (at < plan.spans.size() + plan.later.size())
+        next = std::to_string(kept->number) + "." + std::to_string(at);
     w.end_array();
     return w.take();
+}
+
+wire::CtlReply PlanDesk::answer(const Market& market, const wire::CtlRequest& request, Nanos now) {
+    wire::CtlReply reply;
+    reply.request = request.request;
+    auto answered = part(market, request, now, reply.next);
+    reply.ok = answered.has_value();
+    if (reply.ok)
+        reply.json = std::move(*answered);
+    else
+        reply.error = as_asked(answered.error());
+    return reply;
 }
 
 }  // namespace souk

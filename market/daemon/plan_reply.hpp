@@ -1,20 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The plan of what is to run where and until when, as marketctl asks for it.
+// PlanDesk: the plan of what is to run where and until when, as marketctl asks for it in parts. To
+// reckon one takes as long as a decision, so one result is kept for a moment for all who ask the
+// same, and for those who read its parts; and one user has only so many reckoned.
 #pragma once
 
+#include <deque>
+#include <list>
+#include <map>
 #include <string>
-#include <vector>
 
-#include "kernel/base/result.hpp"
+#include "kernel/wire/messages.hpp"
 #include "market/core/market.hpp"
 
 namespace souk {
 
-// `words`: until=SECONDS (Unix time), off=NODE@SECONDS (that node takes nobody from then on), each
-// at most a hundred times. `after` and `next`: where the list goes on. `uid`: who asks;
-// others than its user and root do not hear the name of a job.
-Result<std::string> plan_reply(const market::Market& market, const std::vector<std::string>& words,
-                               const std::string& after, Nanos now, uint32_t uid,
-                               std::string& next);
+class PlanDesk {
+  public:
+    static constexpr Nanos kept_for = Nanos::from_s(2);   // for whoever asks the same
+    static constexpr Nanos read_for = Nanos::from_s(60);  // after its last part was asked for
+    static constexpr size_t kept_most = 8;
+    // One user, who is not root, has at most so many reckoned in that time.
+    static constexpr size_t asks_most = 5;
+    static constexpr Nanos asks_span = Nanos::from_s(10);
+
+    // Arguments of `plan`: until=SECONDS (Unix time), off=NODE@SECONDS (that node takes nobody from
+    // then on). `after` and `next`: where the list goes on. Others than its user and root do not
+    // hear the name of a job.
+    wire::CtlReply answer(const market::Market& market, const wire::CtlRequest& request, Nanos now);
+    uint64_t reckoned() const { return last_; }
+
+  private:
+    struct Kept {
+        uint64_t number = 0;
+        std::string words;
+        Nanos made, used;
+        market::MarketPlan plan;
+    };
+    Result<const Kept*> plan_of(const market::Market& market, const wire::CtlRequest& request,
+                                Nanos now);
+    Result<std::string> part(const market::Market& market, const wire::CtlRequest& request,
+                             Nanos now, std::string& next);
+
+    std::list<Kept> kept_;  // the newest last
+    uint64_t last_ = 0;
+    std::map<uint32_t, std::deque<Nanos>> asked_;
+};
 
 }  // namespace souk

@@ -18,7 +18,6 @@
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/money_replies.hpp"
 #include "market/daemon/node_list.hpp"
-#include "market/daemon/plan_reply.hpp"
 #include "market/daemon/quote_replies.hpp"
 #include "market/daemon/reservation_list.hpp"
 #include "market/daemon/resource_reply.hpp"
@@ -114,10 +113,6 @@ Result<std::string> list_providers(const Context& c) {
 
 Result<std::string> reservations(const Context& c) {
     return reservations_reply(c.market, c.after, c.now, c.uid, c.next);
-}
-
-Result<std::string> plan(const Context& c) {
-    return plan_reply(c.market, c.args, c.after, c.now, c.uid, c.next);
 }
 
 // The market as a whole, then its nodes and its jobs, finished ones left out.
@@ -451,7 +446,6 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"list-jobs", {any_args, list_jobs}},
         {"list-providers", {any_args, list_providers}},
         {"reservations", {0, reservations}},
-        {"plan", {any_args, plan}},
         {"dump", {0, dump}},
         {"job", {1, job}},
         {"why", {1, why}},

@@ -53,7 +53,8 @@ def starts(market, *words):
 
 def test_devices_go_to_one_job_each_and_whoever_has_one_stays_with_it(market):
     (one, first), (two, second) = [starts(market, "--resource", "gpu") for _ in range(2)]
-    assert {first, second} == {"gpu 0 cuda 3 matlab none", "gpu 1 cuda 5 matlab none"}
+    assert {first, second} == {"gpu /dev/nvidia3 cuda 3 matlab none",
+                               "gpu /dev/nvidia5 cuda 5 matlab none"}
     assert [market.job(j.id)["where"] for j in (one, two)] == ["n1", "n1"]
     assert of_node(market, "n1") == {"gpu": {"count": 2, "free": 0, "reserve": 2, "device": True}}
     late = market.srun("-p", 60, "--resource", "gpu=1", "sh", "-c", SHOWS)
@@ -63,8 +64,7 @@ def test_devices_go_to_one_job_each_and_whoever_has_one_stays_with_it(market):
     assert market.job(late.id)["resources"] == "gpu=1"
     assert market.job(one.id)["price"] == 3  # the node's reserve and that of the device
     until("it is known as one that stays",
-          lambda: "gpu 0" in json.dumps(market.job(one.id)) or
-                  "gpu 1" in json.dumps(market.job(one.id)))
+          lambda: "gpu /dev/nvidia" in json.dumps(market.job(one.id)))
     moved = market.tool("marketctl", "move", one.id, "n2", check=False)
     assert moved.returncode == 1 and "n2 does not have gpu=1" in moved.stderr, moved.stderr
     # Neither daemon forgets who has what.

@@ -206,3 +206,18 @@ def test_what_an_owners_configuration_cannot_say_is_refused_by_its_key(tmp_path,
                           capture_output=True, text=True, timeout=20)
     assert said.returncode == 2 and said.stderr.count("\n") == 1, said
     assert all(word in said.stderr for word in words), said.stderr
+
+
+@pytest.mark.parametrize("lines, says", [
+    ('resource_devices = { gpu = "/dev/a /dev/a" }', "/dev/a is listed twice"),
+    ('resource_devices = { gpu = "/dev/a", tpu = "/dev/a" }', "/dev/a is listed twice"),
+    ('resource_devices = { gpu = "/dev//a" }', "is no file below /dev"),
+    ('resource_devices = { gpu = "/dev/../etc/passwd" }', "is no file below /dev"),
+    ('resources = { gpu = 1, GPU = 1 }', "GPU and gpu are one variable of a job"),
+    ('resources = { gpu-a = 1, gpu_a = 1 }', "are one variable of a job, SOUK_RESOURCE_GPU_A")])
+def test_devices_and_names_that_could_not_be_told_apart_are_refused(tmp_path, lines, says):
+    config = tmp_path / "agentd.conf"
+    config.write_text(f"market = '10.79.0.1:7070'\n{lines}\n")
+    said = subprocess.run([f"{BIN}/agentd", "--config", str(config), "--check-config"],
+                          capture_output=True, text=True, timeout=20)
+    assert said.returncode == 2 and says in said.stderr, said.stderr

@@ -31,6 +31,8 @@ void run_on(Bench& b, const char* node, int64_t speed, uint64_t epoch) {
     o.node = node;
     o.address = std::string(node) + ":1";
     o.speed = speed;
+    o.books = true;
+    o.resources = *b.job().terms.resources;
     b.out.clear();
     b.h.order(o, b.now, b.out);
     b.event(node, epoch, GuestState::running);
@@ -228,7 +230,83 @@ START_TEST(a_job_that_is_to_begin_later_waits_until_then_although_its_home_resta
 }
 END_TEST
 
-UNIT_SUITE(home_time_limits,
+namespace {
+
+constexpr Nanos unix_begin = Nanos::from_s(1'000'000);
+
+// A place from second 100 on, for 100 seconds.
+Bench with_place(bool holds, const char* resources) {
+    Bench b;
+    Submission s;
+    s.spec.launch.argv = {"/bin/job"};
+    s.terms.max_price = Money::units(1);
+    s.terms.booking =
+        Booking{unix_begin + Nanos::from_s(100), Nanos::from_s(100), false, holds, {}};
+    s.terms.resources = resources;
+    b.h.set_unix_time(unix_begin);
+    ck_assert(b.h.submit(s, b.now, b.out).has_value());
+    return b;
+}
+
+// The clock on the wall comes to that second, and the home looks.
+Bench& comes_to(Bench& b, int64_t second) {
+    b.h.set_unix_time(unix_begin + Nanos::from_s(second));
+    return b.wait(minute);
+}
+
+void notes_end(Bench& b, int64_t second) {
+    JobNote note;
+    note.id = id;
+    note.place_ends = unix_begin + Nanos::from_s(second);
+    b.h.note(note, b.now, b.out);
+}
+
+}  // namespace
+
+START_TEST(what_was_sold_with_its_time_ends_by_the_clock_whatever_it_has_run) {
+    const struct {
+        bool holds;
+        const char* resources;
+        bool ends;
+    } rows[] = {{true, "", true}, {false, "gpu=1", true}, {false, "", false}};
+    for (const auto& row : rows) {
+        Bench b = with_place(row.holds, row.resources);
+        comes_to(b, 110);
+        run_on(b, "n2", 100, 1);
+        ck_assert(b.job().phase == JobPhase::running);
+        // Most of the time it does not run.
+        b.suspend().event("n2", 1, GuestState::frozen);
+        comes_to(b, 199);
+        ck_assert(!is_ended(b));
+        comes_to(b, 200);
+        ck_assert(is_ended(b) == row.ends);
+        if (row.ends) ck_assert(b.job().ended_for.code == CauseCode::place_over);
+        if (row.ends) ck_assert_text(std::string(b.job().ended_for), "its place of 100s is over");
+    }
+}
+END_TEST
+
+START_TEST(the_end_that_the_market_has_sold_holds_also_for_a_home_that_restarts) {
+    Bench b = with_place(true, "");
+    run_on(b, "n2", 100, 1);
+    notes_end(b, 300);
+    comes_to(b, 200);
+    ck_assert(!is_ended(b));
+    Bench later = b.again();
+    later.h.set_unix_time(unix_begin + Nanos::from_s(299));
+    later.event("n2", 1, GuestState::running).wait(minute);
+    ck_assert(!is_ended(later));
+    comes_to(later, 300);
+    ck_assert(is_ended(later));
+    // It was given less.
+    notes_end(b, 210);
+    comes_to(b, 210);
+    ck_assert(is_ended(b));
+}
+END_TEST
+
+UNIT_SUITE(home_time_limits, what_was_sold_with_its_time_ends_by_the_clock_whatever_it_has_run,
+           the_end_that_the_market_has_sold_holds_also_for_a_home_that_restarts,
            a_job_that_is_to_begin_later_waits_until_then_although_its_home_restarts,
            a_job_ends_when_it_has_run_its_time_and_waits_and_freezes_do_not_count,
            a_limit_at_a_speed_counts_by_the_speed_of_each_node,

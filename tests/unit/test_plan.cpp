@@ -3,6 +3,8 @@
 // second, and shares nothing with it.
 #include <random>
 
+#include "kernel/base/json.hpp"
+#include "market/daemon/plan_reply.hpp"
 #include "tests/unit/market_world.hpp"
 
 using namespace souk;
@@ -30,19 +32,27 @@ struct Seen {
     int64_t from = 0, to = 0;
     auto operator<=>(const Seen&) const = default;
 };
+// A node is off the market from the one second until the other.
+using Gaps = std::map<NodeName, std::vector<std::pair<int64_t, int64_t>>>;
 using Story = std::map<JobId, std::vector<Seen>>;
 
 // At each second, on one node after the other: what is over ends, what is sold begins, and those
 // who wait are tried in their order.
 // Long: the rules of one second belong together.
 Story second_by_second(const std::map<NodeName, int32_t>& nodes, std::vector<Piece> waiting,
-                       std::vector<Piece> sold, int64_t until, const NodeName& off,
-                       int64_t off_at) {
+                       std::vector<Piece> sold, int64_t until, const Gaps& gaps) {
     Story story;
+    const auto is_off = [&](const NodeName& name, int64_t t) {
+        const auto of = gaps.find(name);
+        return of != gaps.end() &&
+               std::ranges::any_of(of->second, [t](const std::pair<int64_t, int64_t>& gap) {
+                   return gap.first <= t && t < gap.second;
+               });
+    };
     std::map<NodeName, std::vector<Begun>> run;
     for (int64_t t = 0; t < until; ++t) {
         const auto free_on = [&](const NodeName& name) {
-            int64_t free = name == off && t >= off_at ? 0 : nodes.at(name);
+            int64_t free = is_off(name, t) ? 0 : nodes.at(name);
             for (const Begun& b : run[name]) free -= b.piece.cpus;
             return free;
         };
@@ -65,7 +75,7 @@ Story second_by_second(const std::map<NodeName, int32_t>& nodes, std::vector<Pie
                 const int64_t end = b.piece.end >= 0 ? b.piece.end : b.from + b.piece.left;
                 if (end <= t) leave(name, i, false);
             }
-            if (name == off && t >= off_at) {
+            if (is_off(name, t)) {
                 while (!here.empty()) {
                     const bool waits = here[0].piece.end < 0;
                     leave(name, 0, waits);
@@ -126,6 +136,7 @@ START_TEST(a_plan_is_that_of_a_planner_that_tries_each_second) {
         }
         w.run_for(s(1));
         std::vector<Piece> waiting, sold;
+        NodeName gapped;
         const int64_t begins = w.now.ns / 1'000'000'000 + 1;
         for (int64_t i = upto(4); i > 0; --i) {
             Piece p;
@@ -158,16 +169,38 @@ START_TEST(a_plan_is_that_of_a_planner_that_tries_each_second) {
             waiting.push_back(p);
         }
         std::ranges::stable_sort(waiting, std::greater{}, [](const Piece& p) { return p.bid; });
+        // The owner of one has frames, and it may be off now.
+        const NodeName framed = upto(2) == 0 ? nodes.begin()->first : "";
+        const bool off_now = upto(2) == 0;
+        const int64_t gap_from = off_now ? 0 : 1 + upto(30), gap_to = gap_from + 1 + upto(30);
+        if (!framed.empty() &&
+            std::ranges::none_of(sold, [&](const Piece& p) { return p.node == framed; })) {
+            const auto in_week = [&](int64_t at_s) {
+                return static_cast<int32_t>((epoch + w.now + s(at_s)).ns / 1'000'000'000 %
+                                            OpenHours::week_s);
+            };
+            ProviderReport p = w.providers[framed];
+            const int32_t from = in_week(gap_to), closes = in_week(gap_from);
+            const int32_t length = (closes - from + OpenHours::week_s) % OpenHours::week_s;
+            p.hours = {{from, from + length, Money::units(1)}};
+            p.on_market = !off_now;
+            p.opens = off_now ? epoch + w.now + s(gap_to) : Nanos{};
+            gapped = framed;
+            (void)w.market->report(framed, p, w.now);
+        }
         const int64_t until = 20 + upto(80), off_at = 1 + upto(40);
         const NodeName off = upto(3) == 0 ? nodes.rbegin()->first : "";
         NodesOff gone;
         if (!off.empty()) gone[off] = epoch + w.now + s(off_at);
+        Gaps gaps;
+        if (!gapped.empty()) gaps[gapped].push_back({gap_from, gap_to});
+        if (!off.empty()) gaps[off].push_back({off_at, INT64_MAX});
         Story drawn;
         const MarketPlan plan = w.market->plan(w.now, epoch + w.now + s(until), gone);
         for (const PlanSpan& p : plan.spans)
             drawn[p.job].push_back({p.node, (p.from - epoch - w.now).ns / 1'000'000'000,
                                     (p.to - epoch - w.now).ns / 1'000'000'000});
-        Story wanted = second_by_second(nodes, waiting, sold, until, off, off_at);
+        Story wanted = second_by_second(nodes, waiting, sold, until, gaps);
         for (Story* const story : {&drawn, &wanted})
             for (auto& [id, spans] : *story) std::ranges::sort(spans);
         for (const Piece& p : waiting)
@@ -181,4 +214,56 @@ START_TEST(a_plan_is_that_of_a_planner_that_tries_each_second) {
 }
 END_TEST
 
-UNIT_SUITE(plan, a_plan_is_that_of_a_planner_that_tries_each_second);
+START_TEST(one_plan_serves_all_who_ask_for_a_moment_and_its_parts_and_nobody_has_many) {
+    World w;
+    w.add_node("n1", 100, 1, 4, 1'000'000);
+    w.run_for(s(1));
+    for (int i = 0; i < 6'000; ++i) (void)w.submit("n1", 1 + i % 50);
+    w.run_for(s(2));
+    PlanDesk desk;
+    wire::CtlRequest request{1, 1'000, "plan", {}, ""};
+    const auto ask = [&](const std::string& after, uint32_t uid) {
+        request.after = after;
+        request.uid = uid;
+        return desk.answer(*w.market, request, w.now);
+    };
+    size_t parts = 0;
+    std::string all;
+    for (std::string after; parts == 0 || !after.empty(); ++parts) {
+        const wire::CtlReply reply = ask(after, 1'000);
+        ck_assert_msg(reply.ok, "%s", reply.error.c_str());
+        all += reply.json;
+        after = reply.next;
+        w.now += Nanos::from_s(5);  // whoever reads it takes his time
+    }
+    ck_assert_uint_gt(parts, 1);
+    ck_assert_uint_eq(desk.reckoned(), 1);
+    size_t jobs = 0;
+    for (size_t at = all.find("\"job\""); at != std::string::npos; at = all.find("\"job\"", at + 1))
+        ++jobs;
+    ck_assert_uint_eq(jobs, 6'000);
+    // In one moment it is the same for others.
+    const auto first = ask("", 1'001), second = ask("", 1'002);
+    ck_assert_text(first.json, second.json);
+    ck_assert_uint_eq(desk.reckoned(), 2);
+    // One user, with other words each time.
+    size_t had = 0;
+    for (int i = 0; i < 20; ++i) {
+        request.args = {"until=" + std::to_string(2'000'000'000 + i)};
+        had += ask("", 1'003).ok;
+    }
+    ck_assert_uint_eq(had, PlanDesk::asks_most);
+    const wire::CtlReply refused = ask("", 1'003);
+    ck_assert(!refused.ok && !refused.error.empty());
+    request.args = {"until=2000000900"};
+    ck_assert(ask("", 0).ok && ask("", 1'004).ok);
+    w.now += PlanDesk::asks_span + s(1);
+    request.args = {"until=2000000901"};
+    ck_assert(ask("", 1'003).ok);
+    // A part of a plan that is long forgotten.
+    ck_assert(!ask("1.5", 1'001).ok);
+}
+END_TEST
+
+UNIT_SUITE(plan, one_plan_serves_all_who_ask_for_a_moment_and_its_parts_and_nobody_has_many,
+           a_plan_is_that_of_a_planner_that_tries_each_second);

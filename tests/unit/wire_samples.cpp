@@ -250,9 +250,9 @@ for (auto& key : v.keys) key = d.bytes(64);
 v.realm = d.line(255);
 return v;
 END SAMPLE(JobNote) return {
-    d.id(),     {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(),
-    d.flag(),   {d.up_to(INT64_MAX / 10)},  {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)},
-    d.line(255)};
+    d.id(),      {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(),
+    d.flag(),    {d.up_to(INT64_MAX / 10)},  {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)},
+    d.line(255), {d.up_to(INT64_MAX / 10)}};
 END SAMPLE(ProviderNote) ProviderNote v{{d.up_to(INT64_MAX / 10)},
                                         {d.up_to(INT64_MAX / 10)},
                                         {d.up_to(INT64_MAX / 10)},
