@@ -162,6 +162,7 @@ START_TEST(the_root_of_another_site_is_good_for_its_market_alone) {
         tls_of(uni_ca.identity({"ada", trust::only(trust::Role::operator_)}), shows_root);
     uni->know_sites({{lab_ca.root.certificate.digest(), "lab"}});
     node->know_sites({{lab_ca.root.certificate.digest(), "lab"}});
+    of_operator->know_sites({{lab_ca.root.certificate.digest(), "lab"}});
     {  // one side alone has agreed
         TlsPair p(lab->acceptor(), uni->connector(site, "lab"));
         UNTIL(p.loop, !p.server.closed.empty() && !p.client.closed.empty());
@@ -186,7 +187,7 @@ START_TEST(the_root_of_another_site_is_good_for_its_market_alone) {
         ck_assert(q.client.closed.find("is uni, not far") != std::string::npos);
     }
     for (const auto* const other : {&node, &of_operator}) {
-        TlsPair p(lab->acceptor(), (*other)->connector(market_role, ""));
+        TlsPair p(lab->acceptor(), (*other)->connector(site, "lab"));
         UNTIL(p.loop, !p.server.closed.empty());
         ck_assert(p.server.closed.find("its market alone may call here") != std::string::npos);
         ck_assert(p.server.frames.empty());
