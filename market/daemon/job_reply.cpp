@@ -72,14 +72,16 @@ void write_sending(JsonWriter& w, const JobSend& s) {
 }
 
 // Writes what it has used, as its nodes measured it, and how often it has failed. The efficiency is
-// the part of the CPU time that it asked for which it used.
+// the part of the CPU time that it asked for which it used. A run of less than a second has none:
+// the start of the job itself takes more than its program then.
 void write_use(JsonWriter& w, const JobReport& r, Nanos ran) {
     const JobStats& s = r.stats;
     w.field("image_bytes", s.image_bytes);
     if (s.memory_peak > 0) w.field("memory_peak_bytes", s.memory_peak);
     if (s.cpu_time.ns > 0) w.field("cpu_used_s", s.cpu_time.seconds());
     const double asked_s = ran.seconds() * r.terms.cpus;
-    if (s.cpu_time.ns > 0 && asked_s > 0) w.field("efficiency", s.cpu_time.seconds() / asked_s);
+    if (s.cpu_time.ns > 0 && ran >= Nanos::from_s(1))
+        w.field("efficiency", s.cpu_time.seconds() / asked_s);
     const bool failed = r.phase == JobPhase::finished && exit_status(r) != 0 && !r.cancelled;
     w.field("failures", s.failed_tries + (failed ? 1U : 0U));
 }
