@@ -354,9 +354,13 @@ Result<trust::Peer> Tls::Inside::verify_site(const std::vector<trust::Certificat
 }
 
 Result<trust::Peer> Tls::Inside::verify(const std::vector<trust::Certificate>& chain) {
-    if (const trust::Certificate* const of_site = site_root(chain))
-        return verify_site(chain, *of_site);
-    if (identity) return known.verify(chain, identity->root, identity->revoked, unix_now());
+    // This site's own root comes first, so that no card of a peer keeps an own node out.
+    const trust::Certificate* const of_site = site_root(chain);
+    if (identity) {
+        auto own = known.verify(chain, identity->root, identity->revoked, unix_now());
+        return own || !of_site ? std::move(own) : verify_site(chain, *of_site);
+    }
+    if (of_site) return verify_site(chain, *of_site);
     TRY_ASSIGN(root, trust::root_among(chain, root_digest));
     return trust::verify(chain, *root, {}, unix_now());
 }

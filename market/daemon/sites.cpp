@@ -9,6 +9,7 @@
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/trust/site_card.hpp"
+#include "market/daemon/market_trust.hpp"
 
 namespace souk {
 namespace {
@@ -20,6 +21,16 @@ constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_pause_min = Nanos::f
 // A peer may ask so much at once, and go on with one question each time that this has passed.
 constexpr Nanos question_cost = Nanos::from_ms(15), questions_burst = Nanos::from_s(5);
 constexpr int64_t plan_cost = 16;  // in questions
+constexpr Nanos stood_well = Nanos::from_s(10);
+
+// The connection is the site's, whatever is said on it yet.
+bool is_of(const Connection& c, const std::string& site) {
+    const trust::Peer* const who = c.channel ? c.channel->peer() : nullptr;
+    const bool came =
+        who && who->subject.roles == trust::only(trust::Role::site) && who->subject.name == site;
+    return came || ((c.kind == Connection::Kind::site || c.kind == Connection::Kind::called) &&
+                    c.node == site);
+}
 
 // The market of one site asks that of another for what anybody may see, and changes nothing.
 bool is_for_sites(std::string_view verb) {
@@ -107,6 +118,8 @@ void Sites::call(const std::string& site) {
     const auto it = peers_.find(site);
     if (!calls_ || it == peers_.end() || it->second.record.reached.empty()) return;
     Peer& peer = it->second;
+    if (peer.called) return;
+    peer.retry.cancel();
     const auto address = Address::parse(peer.record.reached);
     if (!address) return call_later(peer, address.error().message);
     auto connecting = loop_.connect(*address, peer_connect_limit, [this, &peer](Result<Fd> socket) {
@@ -186,8 +199,8 @@ Status Sites::welcomed(uint64_t number, Connection& c, const wire::Frame& f) {
     c.kind = Connection::Kind::site;
     c.channel->allow(site_to_caller);
     peer.called = number;
+    peer.called_at = Loop::now();
     peer.trouble.clear();
-    peer.pause.reset();
     changed(peer, was_connected);
     return {};
 }
@@ -197,13 +210,15 @@ void Sites::ended(uint64_t number, const Connection& c, const Error& error) {
     if (it == peers_.end()) return;
     Peer& peer = it->second;
     const bool was_connected = peer.connected();
-    relayed_.lost(said_of_site(c.node));
     if (peer.came == number) {
         peer.came.reset();
-    } else if (peer.called == number || c.kind == Connection::Kind::called) {
+    } else if (peer.called == number || (c.kind == Connection::Kind::called && !peer.called)) {
+        // A peer that welcomes and hangs up is called no more often than one that is away.
+        if (peer.called && Loop::now() > peer.called_at + stood_well) peer.pause.reset();
         peer.called.reset();
         call_later(peer, error.message.empty() ? "it has closed the connection" : error.message);
     }
+    if (!peer.connected()) relayed_.lost(said_of_site(c.node));
     changed(peer, was_connected);
 }
 
@@ -272,7 +287,10 @@ Status Sites::pass(uint64_t number, const std::string& site, const wire::CtlRequ
                         (peer.trouble.empty() ? std::string() : ": " + peer.trouble));
     ++peer.passed;
     const uint64_t way = peer.called ? *peer.called : *peer.came;
-    return relayed_.pass(number, request, said_of_site(site), *connections_.at(way).channel);
+    // Who asks is nobody to another site.
+    wire::CtlRequest theirs = request;
+    theirs.uid = MarketTrust::nobody;
+    return relayed_.pass(number, theirs, said_of_site(site), *connections_.at(way).channel);
 }
 
 bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& request) {
@@ -322,7 +340,10 @@ Result<std::string> Sites::answer(const wire::CtlRequest& request) {
 }
 
 Status Sites::may_add(const std::string& name, const std::string& root) const {
-    if (root == root_) return fail(CauseCode::not_possible, "this is the card of this very market");
+    const auto& own = tls_->identity()->chain;
+    if (root == root_ ||
+        std::ranges::any_of(own, [&](const auto& one) { return one.digest() == root; }))
+        return fail(CauseCode::not_possible, "this is the card of this very market");
     if (name == name_)
         return fail(CauseCode::not_possible,
                     "both sites are called " + name +
@@ -382,9 +403,7 @@ Result<std::string> Sites::remove(const std::vector<std::string>& args) {
         relayed_.lost(said_of_site(site));
         std::vector<uint64_t> numbers;
         for (const auto& [number, c] : connections_.all())
-            if ((c.kind == Connection::Kind::site || c.kind == Connection::Kind::called) &&
-                c.node == site)
-                numbers.push_back(number);
+            if (is_of(c, site)) numbers.push_back(number);
         peers_.erase(gone);
         know();
         for (const uint64_t number : numbers)

@@ -66,6 +66,7 @@ class Sites {
         Timer retry{};
         // the connections with it, each only once both have said who they are
         std::optional<uint64_t> called{}, came{};
+        Nanos called_at{};      // when it welcomed this market
         Nanos since{};          // Unix time: it is connected (or not) since then; 0: never yet
         std::string trouble{};  // why the last call came to nothing; empty: it did not
         Nanos free_at{};        // when it has not asked too much

@@ -19,7 +19,7 @@ namespace {
 
 // The market gives a silent peer 5 s; a site may need several parts.
 constexpr Nanos part_limit = Nanos::from_s(10), site_limit = Nanos::from_s(20);
-constexpr size_t at_once = 16, depth_max = 32, answer_bytes_max = 128 << 20;
+constexpr size_t at_once = 16, depth_max = 32, answer_bytes_max = 16 << 20;
 
 constexpr std::string_view everywhere_verbs[] = {
     "status", "list-jobs", "list-providers", "reservations", "plan", "job", "why"};
@@ -49,8 +49,9 @@ void name_fully(Json& value, const std::string& site, size_t depth = 0) {
     for (auto& [key, one] : value.items()) {
         name_fully(one, site, depth + 1);
         if (!one.is_string() || std::ranges::find(keys, key) == std::end(keys)) continue;
+        // Whatever it says there, it cannot pass for a job or a node of ours.
         const auto text = one.get<std::string>();
-        if (parse_job_id(text) || valid_node_name(text)) one = site + ":" + text;
+        if (!text.empty() && text != "none") one = site + ":" + text;
     }
 }
 
@@ -171,6 +172,19 @@ std::string json_text(const std::vector<Site>& sites) {
     return Json{{"sites", std::move(all)}}.dump();
 }
 
+// An answer that cannot be shown is none, and hides no other site's.
+void see_shown(Site& site, const CtlQuestion& question) {
+    if (!site.answer || site.own) return;
+    try {
+        const auto shown = question.text({site.answer->dump()});
+        if (shown) return;
+        site.error = shown.error();
+    } catch (const std::exception&) {
+        site.error = Error{0, "its answer cannot be read"};
+    }
+    site.answer.reset();
+}
+
 // Several lists as one; other answers one below the other, each with its site's name above it.
 Result<std::string> text_of_sites(const std::vector<Site>& sites, const CtlQuestion& question) {
     if (is_list(question.verb)) {
@@ -226,6 +240,7 @@ Status ask_everywhere(const std::string& sites, CtlQuestion& question) {
         if (json) {
             shown.text = json_text(all);
         } else {
+            for (Site& site : all) see_shown(site, plain);
             TRY_ASSIGN(shown.text, text_of_sites(all, plain));
         }
         shown.verdict = verdict_of(all, plain);

@@ -99,10 +99,17 @@ std::string clock(double unix_s) {
     return text;
 }
 
+// Another site may say any time.
+constexpr double time_most = 8e9;
+
 class Picture {
   public:
     explicit Picture(std::map<std::string, Lane> lanes) : lanes_(std::move(lanes)) {
         for (auto& [node, lane] : lanes_) {
+            for (Bar& b : lane.bars) {
+                b.from = std::clamp(b.from, 0.0, time_most);
+                b.to = std::clamp(b.to, 0.0, time_most);
+            }
             lay_out(lane);
             for (const Bar& b : lane.bars) {
                 first_ = first_ == 0 ? b.from : std::min(first_, b.from);
@@ -145,11 +152,12 @@ class Picture {
     void draw(const Bar& b, double y) {
         const double x = x_of(b.from), wide = std::max(1.0, x_of(b.to) - x);
         const std::string at = number(y + static_cast<double>(b.row) * row);
-        body_ +=
-            "<rect class=\"" + b.kind + "\" x=\"" + number(x) + "\" y=\"" + at + "\" width=\"" +
-            number(wide) + "\" height=\"" + number(static_cast<double>(b.cpus) * row - 1) + "\"" +
-            (b.end_known ? "" : " stroke-dasharray=\"3 2\"") + "><title>" + escaped(b.label) + " " +
-            clock(b.from) + " - " + (b.end_known ? clock(b.to) : "?") + "</title></rect>\n";
+        body_ += "<rect class=\"" + escaped(b.kind) + "\" x=\"" + number(x) + "\" y=\"" + at +
+                 "\" width=\"" + number(wide) + "\" height=\"" +
+                 number(static_cast<double>(b.cpus) * row - 1) + "\"" +
+                 (b.end_known ? "" : " stroke-dasharray=\"3 2\"") + "><title>" + escaped(b.label) +
+                 " " + clock(b.from) + " - " + (b.end_known ? clock(b.to) : "?") +
+                 "</title></rect>\n";
         if (wide > 6.5 * static_cast<double>(b.label.size()))
             body_ += "<text x=\"" + number(x + 3) + "\" y=\"" +
                      number(y + static_cast<double>(b.row) * row + 11) + "\">" + escaped(b.label) +
@@ -160,6 +168,7 @@ class Picture {
         double step = 600;
         for (const double s : {1'800.0, 3'600.0, 7'200.0, 14'400.0, 43'200.0, 86'400.0})
             if (span / step > 10) step = s;
+        while (span / step > 100) step *= 10;
         for (double at = (static_cast<int64_t>(first_ / step) + 1) * step; at < last_; at += step)
             body_ += "<line class=\"axis\" x1=\"" + number(x_of(at)) + "\" x2=\"" +
                      number(x_of(at)) + "\" y1=\"0\" y2=\"" + number(y) + "\"/><text x=\"" +
