@@ -38,11 +38,11 @@
 #include "market/daemon/market_trust.hpp"
 #include "market/daemon/node_questions.hpp"
 #include "market/daemon/operator_waits.hpp"
-#include "market/daemon/plan_reply.hpp"
 #include "market/daemon/sites.hpp"
 #include "market/daemon/solver_program.hpp"
 #include "market/daemon/step_taker.hpp"
 #include "market/daemon/web_desk.hpp"
+#include "market/wire/plan_reply.hpp"
 
 namespace souk {
 

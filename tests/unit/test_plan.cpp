@@ -4,7 +4,7 @@
 #include <random>
 
 #include "kernel/base/json.hpp"
-#include "market/daemon/plan_reply.hpp"
+#include "market/wire/plan_reply.hpp"
 #include "tests/unit/market_world.hpp"
 
 using namespace souk;

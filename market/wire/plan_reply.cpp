@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "market/daemon/plan_reply.hpp"
+#include "market/wire/plan_reply.hpp"
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
