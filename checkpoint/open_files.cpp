@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -352,16 +353,17 @@ void know_again(OpenFiles& dumped, const OpenFiles& restored, const Result<std::
         else
             all.emplace(std::exchange(path, {}), made->substr(at, end - at));
     }
+    if (all.empty()) return;
+    std::map<std::string, const OpenFile*> made_now;
+    for (const OpenFile& is : restored.files) {
+        std::string name = is.path;
+        if (is_deleted(is)) name.resize(name.size() - deleted.size());
+        if (all.contains({name, std::to_string(is.inode)})) made_now.emplace(std::move(name), &is);
+    }
     for (OpenFile& was : dumped.files)
-        for (const OpenFile& is : restored.files) {
-            const std::string_view name = is.path;
-            if (is_deleted(is) ? name.substr(0, name.size() - deleted.size()) != was.path
-                               : name != was.path)
-                continue;
-            if (!all.contains({was.path, std::to_string(is.inode)})) continue;
-            was.device = is.device;
-            was.inode = is.inode;
-            break;
+        if (const auto is = made_now.find(was.path); is != made_now.end()) {
+            was.device = is->second->device;
+            was.inode = is->second->inode;
         }
 }
 }  // namespace

@@ -82,9 +82,9 @@ Status can_be_read(const JobTerms& terms) {
     const Booking& b = *terms.booking;
     if (b.start.ns > 0 && !b.asks())
         return fail(CauseCode::invalid, "--start needs --for: how long the place is kept");
-    if (b.promise && (b.span.ns > 0 || b.holds || !b.within.empty()))
+    if (b.promise && (b.start.ns > 0 || b.early || b.span.ns > 0 || b.holds || !b.within.empty()))
         return fail(CauseCode::invalid,
-                    "--promise is not possible with --for, --allocate and --in");
+                    "--promise is not possible with --start, --for, --allocate and --in");
     if (b.promise && terms.finish.ns <= 0)
         return fail(CauseCode::invalid, "--promise needs --finish: the deadline");
     if (!b.within.empty() && (b.asks() || b.holds))

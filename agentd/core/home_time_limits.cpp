@@ -29,8 +29,10 @@ constexpr Nanos looks_again = Nanos::from_s(60);
 // the market has sold it.
 Nanos ends_with_place(const HomeJob& job) {
     const Booking& booking = *job.terms.booking;
-    if (!booking.asks() || (!booking.holds && job.terms.resources.empty())) return {};
+    if (!booking.holds && job.terms.resources.empty()) return {};
+    // Its user may want no place any more; what was sold to it ends all the same.
     if (job.place_ends.ns > 0) return job.place_ends;
+    if (!booking.asks()) return {};
     return booking.start.ns > 0 ? booking.start + booking.span : Nanos{};
 }
 
@@ -78,9 +80,11 @@ Nanos HomeTimeLimits::place_due(const HomeJob& job) const {
 HomeTimeLimits::Due HomeTimeLimits::look_at_place(const HomeJob& job, const HomeTurn& turn) {
     const Nanos ends = ends_with_place(job);
     State& s = jobs_[job.id.seq];
-    if (ends <= turn.unix_now)
-        return {false,
-                because(CauseCode::place_over, {{"limit", span_text(job.terms.booking->span)}})};
+    if (ends <= turn.unix_now) {
+        const Nanos span = job.terms.booking->span;
+        return {false, because(CauseCode::place_over,
+                               {{"limit", span.ns > 0 ? span_text(span) : "a promise"}})};
+    }
     const RunLimits limits = limits_of(job);
     const Nanos left = ends - turn.unix_now;
     const bool warns = limits.signal != 0 && s.place_warned != ends;

@@ -224,7 +224,7 @@ Result<std::vector<NodeResource>> resources_of(ResourceTable counts, const Resou
         one.offer.device = !one.files.empty();
         for (const std::string& file : one.files) {
             const std::filesystem::path path(file);
-            if (!file.starts_with("/dev/") || path != path.lexically_normal() ||
+            if (!file.starts_with("/dev/") || file != path.lexically_normal().native() ||
                 file.ends_with('/'))
                 return fail(offer.name + ": '" + file +
                             "' is no file below /dev, without '//', '.' and '..'");

@@ -41,7 +41,10 @@ JobRest rest_of(const Job& job, const RunTimes* learned, RestBand band, int64_t 
         const Nanos left = std::max(Nanos{}, all - done);
         rest.work = rest.work.ns >= 0 ? std::min(rest.work, left) : left;
     };
-    if (limits.run.ns > 0 && limits.at_speed > 0) work({limits.run.ns / 100 * limits.at_speed});
+    if (limits.run.ns > 0 && limits.at_speed > 0) {
+        const __int128 all = static_cast<__int128>(limits.run.ns) * limits.at_speed / 100;
+        work({static_cast<int64_t>(std::min<__int128>(all, Nanos::never().ns / 4))});
+    }
     if (r.terms.runtime.ns > 0) work(r.terms.runtime);
     // A limit is no more than what a user is ready to wait for; it is what a promise goes by, and
     // what is likely is better learned.

@@ -192,7 +192,7 @@ const Node* Promises::other_place(const Job& job, const PromiseNeed& need, Nanos
                    std::pair(-speed_of(node), name) < std::pair(-speed_of(*best), best->id());
         };
         if (span.start >= unix && better() && ahead_.price_at(job, node, span) &&
-            ahead_.asked_at(node, span) <= c.price)
+            ahead_.asked_at(job, node, span) <= c.price)
             best = &node;
     }
     return best;
@@ -277,8 +277,9 @@ void Promises::holds(Job& job, Nanos now) {
     const PromiseEnd keeps = what_keeps(job);
     if (keeps == PromiseEnd::none || keeps == p.keeps) return;
     const bool patient = keeps == PromiseEnd::late && context_.unix(now) < c.start + slack_least;
-    // An owner's leaving goes before what followed from it.
-    if (patient || p.keeps == PromiseEnd::owner_left) return;
+    // An owner's leaving goes before what followed from it, until the job has its next place.
+    const bool has_another = p.held_on == c.node;
+    if (patient || (p.keeps == PromiseEnd::owner_left && !has_another)) return;
     if (p.keeps != PromiseEnd::none && keeps == PromiseEnd::late) return;
     p.keeps = keeps;
     book_.save(job);
@@ -301,13 +302,14 @@ void Promises::ends(Job& job, Nanos now) {
     Promised& p = job.record.promised.edit();
     const JobReport& r = job.record.report;
     const bool finished = r.phase == JobPhase::finished;
-    const bool in_time = context_.unix(now) < p.deadline + Nanos::from_s(finished ? 1 : 0);
+    const bool in_time = context_.unix(now) < p.deadline + (finished ? heard_within : Nanos{});
     const Node* const at = book_.find_node(r.where);
     const Node* const home = book_.home_of(job);
     const bool longer = p.work.ns > 0 && work_done(job, at ? speed_of(*at) : 0, now) >= p.work;
     const CauseCode why = r.why.empty() ? CauseCode::none : (*r.why).code;
     const bool gone = why == CauseCode::job_lost || why == CauseCode::image_lost;
-    const bool by_limit = why == CauseCode::time_limit || why == CauseCode::cpu_limit;
+    const bool by_limit =
+        why == CauseCode::time_limit || why == CauseCode::cpu_limit || why == CauseCode::place_over;
     if (finished && in_time && why == CauseCode::none && !r.cancelled)
         p.end = PromiseEnd::kept;
     else if ((in_time && !gone && !by_limit) || job.record.cancel)
@@ -320,7 +322,8 @@ void Promises::ends(Job& job, Nanos now) {
         p.end = p.keeps;
     else
         p.end = home && home->connected ? PromiseEnd::late : PromiseEnd::home_away;
-    if (p.end != PromiseEnd::owner_left) p.back = {}, p.back_from.clear();
+    if (p.end != PromiseEnd::owner_left || p.keeps != PromiseEnd::owner_left)
+        p.back = {}, p.back_from.clear();
     book_.save(job);
     if (is_missed(p.end)) missed_.push_back(job.id());
 }

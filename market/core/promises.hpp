@@ -43,8 +43,8 @@ class PlacesAhead {
     // of that time, or the node is not on the market.
     virtual std::optional<Money> price_at(const Job& job, const Node& node,
                                           BookedSpan span) const = 0;
-    // The most that the node's owner asks meanwhile, as far as he has said.
-    virtual Money asked_at(const Node& node, BookedSpan span) const = 0;
+    // The most that the node's owner asks for such a job meanwhile, as far as he has said.
+    virtual Money asked_at(const Job& job, const Node& node, BookedSpan span) const = 0;
     // When room may come, after `from`, in order.
     virtual std::vector<Nanos> moments_after(Nanos from) const = 0;
 };
@@ -80,6 +80,8 @@ class Promises {
     // It has a promise that is neither kept nor missed yet.
     static bool is_open(const Job& job);
 
+    // So long after its deadline a report may say that the job ended in time.
+    static constexpr Nanos heard_within = Nanos::from_s(1);
     // So long before the start of its place it is looked at again.
     static Nanos looked_after(Nanos until_start) {
         return std::clamp(Nanos{until_start.ns / 20}, Nanos::from_s(10), Nanos::from_s(600));

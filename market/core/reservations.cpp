@@ -149,8 +149,7 @@ void Reservations::list_ahead() {
 bool Reservations::covers(const Contract& c, const Job& job, Nanos unix) {
     const JobTerms& t = job.record.report.terms;
     const Booking& b = *t.booking;
-    if (b.promise)
-        return c.end == Promises::wanted(job) && t.cpus <= c.cpus && t.memory_mb <= c.memory_mb;
+    if (b.promise) return c.end == Promises::wanted(job) && is_within(t, c);
     const Nanos end = (b.start.ns > 0 ? b.start : c.start) + b.span;
     const bool begins = b.start.ns == 0 || b.start == c.start || (b.start < unix && c.start < unix);
     const bool fits = is_within(t, c);
@@ -182,15 +181,26 @@ void Reservations::see_contract(Job& job, Nanos now) {
     if (c.over != (unix_ >= c.end)) {
         c.over = !c.over;
         book_.save(job);
-        if (c.over) promises_.ends(job, now);
     }
-    if (c.over) return put(job, Booked::no, {});
+    if (c.over) {
+        // A report of its end may still be on its way, after a restart of the market as well.
+        const Nanos judged = c.end + Promises::heard_within;
+        if (!Promises::is_open(job)) return put(job, Booked::no, {});
+        if (settling_.is_on() || unix_ < judged)
+            wake_at(std::max(judged, unix_ + Nanos::from_s(1)));
+        else
+            promises_.ends(job, now);
+        return put(job, Booked::no, {});
+    }
     wake_at(c.end);
     // A clearing that has begun goes on: when the others have left there is less to clear.
     const bool begun = job.booked == Booked::clears || job.booked == Booked::holds;
     const bool promised = Promises::is_open(job);
-    if (promised && !begun && !settling_.is_on())
+    if (promised && !begun && !settling_.is_on()) {
+        const Nanos start = c.start;
         list_at(job, promises_.follow(job, solver_.options().link_bytes_per_s, now));
+        if (c.start != start) list_ahead();
+    }
     const Nanos clears = c.start - clearing_of(c);
     if (unix_ < clears && !begun) {
         // How much is to be cleared is known when it is near.
@@ -336,13 +346,16 @@ PromiseOffer Reservations::promise_offer(const Job& job, Nanos now) const {
 
 std::optional<Money> Reservations::price_at(const Job& job, const Node& node, Span span) const {
     if (!forecast_) forecast_.emplace(bids_.history().rows());
+    const Nanos length = span.end - span.start;
+    if (length.ns <= 0 || length > span_most || span.end > unix_ + ahead_most) return std::nullopt;
     if (!is_open(node.record.report, span) || !has_room(job, node, span, {})) return std::nullopt;
     return std::min(money_max, price_of(node, span, unix_, {&job}) +
                                    places_.resources().reserve_of(job.record.report.terms, node));
 }
 
-Money Reservations::asked_at(const Node& node, Span span) const {
-    return most_asked(node.record.report, span);
+Money Reservations::asked_at(const Job& job, const Node& node, Span span) const {
+    return std::min(money_max, most_asked(node.record.report, span) +
+                                   places_.resources().reserve_of(job.record.report.terms, node));
 }
 
 std::vector<Nanos> Reservations::moments_after(Nanos from) const {
@@ -543,15 +556,16 @@ void Reservations::sell(const std::vector<Pick>& picks, Span span, Nanos unix) {
         const JobTerms& t = p.job->record.report.terms;
         Contract& c = p.job->record.contract.edit();
         if (c.is_sold() && !c.node.empty()) std::erase(sold_[c.node], p.job);
-        const Nanos start = t.booking->start.ns > 0 ? t.booking->start : span.start;
+        const bool asked = t.booking->start.ns > 0 && !t.booking->promise;
+        const Nanos start = asked ? t.booking->start : span.start;
         c = {start,       span.end,      p.node->id(), p.price, t.cpus,
              t.memory_mb, c.places_lost, unix,         false,   t.resources};
         sold_[c.node].push_back(p.job);
-        list_ahead();
         book_.save(*p.job);
         put(*p.job, Booked::sold, p.node->id());
         see_contract(*p.job, Nanos{unix.ns - context_.calendar.ns});
     }
+    list_ahead();
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class Reservations : private PlacesAhead {
     void ask(const JobId& id, Nanos unix, std::set<std::string>& gangs);
     void ask_promise(Job& job, Nanos unix);
     std::optional<Money> price_at(const Job& job, const Node& node, Span span) const override;
-    Money asked_at(const Node& node, Span span) const override;
+    Money asked_at(const Job& job, const Node& node, Span span) const override;
     std::vector<Nanos> moments_after(Nanos from) const override;
     void list_at(Job& job, const Node* node);
     Nanos now() const { return unix_ - context_.calendar; }

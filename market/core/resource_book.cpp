@@ -229,7 +229,9 @@ bool ResourceBook::is_device(const Node& node, uint32_t name) const {
 Nanos ResourceBook::end_of(const Job& job, Nanos unix) {
     const JobTerms& terms = job.record.report.terms;
     const RunLimits& limits = *terms.limits;
-    if (terms.booking->asks() && job.record.contract->is_sold()) return job.record.contract->end;
+    // Its home ends it with its place, and who is there later may stay for ever.
+    if (const Contract& c = *job.record.contract; terms.booking->asks() && c.is_sold())
+        return unix < c.end + leaves_within ? c.end : Nanos::never();
     if (limits.run.ns <= 0 || limits.at_speed > 0) return Nanos::never();
     const Nanos left = std::max(Nanos{}, limits.run - job.record.report.stats.run_time);
     return unix + left + leaves_within;
@@ -259,10 +261,18 @@ int64_t ResourceBook::most_ahead(const Job& job, const Node* node, uint32_t name
     for (const auto& [at, count] : others) {
         int64_t sum = 0;
         for (const auto& [one, amount] : others)
-            if (one->start <= at->start && at->start < one->end) sum += amount;
+            if (has_from(*one) <= has_from(*at) && has_from(*at) < one->end) sum += amount;
         most = std::max(most, sum);
     }
     return most;
+}
+
+// A job that got a device before its time keeps it until its time is over.
+Nanos ResourceBook::has_from(const Ahead& sold) const {
+    const Node* const node = book_.find_node(sold.node);
+    const bool stays =
+        node && claims_on(sold.job, sold.node) && never_leaves(asked(sold.resources), *node);
+    return stays ? std::min(sold.start, ahead_unix_) : sold.start;
 }
 
 bool ResourceBook::claims_on(const JobId& id, const NodeName& node) const {
@@ -283,8 +293,9 @@ int64_t ResourceBook::kept(const Job& job, const Node* node, uint32_t name, Nano
         if (!other || other == &job) return;
         const Contract& c = *other->record.contract;
         const bool sold = node ? c.node == node->id() : !c.node.empty();
-        if (sold && ahead_unix_ < c.end + leaves_within) return;
-        if (end_of(*other, ahead_unix_) <= from) return;
+        if (sold && ahead_unix_ < c.end) return;
+        const Nanos ends = end_of(*other, ahead_unix_);
+        if (ends != Nanos::never() && ends + (sold ? leaves_within : Nanos{}) <= from) return;
         bool stays = !other->rooted_on.empty();
         for (const NodeName& place : claim.places)
             if (const Node* const at = place.empty() ? nullptr : book_.find_node(place))
@@ -344,14 +355,19 @@ bool ResourceBook::could_sell(const Job& job, const Node& node, Nanos start, Nan
     const JobTerms& terms = job.record.report.terms;
     if (terms.resources.empty()) return true;
     const Asked wants = asked(terms);
-    std::vector<std::pair<const Ahead*, Asked>> others;
+    struct Other {
+        const Ahead* sold;
+        Nanos from;
+        Asked asked;
+    };
+    std::vector<Other> others;
     std::vector<Nanos> moments{start};
     for (const Ahead& one : ahead_) {
-        if (one.job == job.id() || one.start >= end + leaves_within ||
-            one.end + leaves_within <= start)
+        const Nanos from = has_from(one);
+        if (one.job == job.id() || from >= end + leaves_within || one.end + leaves_within <= start)
             continue;
-        others.emplace_back(&one, asked(one.resources));
-        if (one.start > start) moments.push_back(one.start);
+        others.push_back({&one, from, asked(one.resources)});
+        if (from > start) moments.push_back(from);
     }
     const auto holds = [&](const NamedOffers& offers, const NamedAmount& one, bool here) {
         const NamedOffer* const offer = find_named(offers, one.name);
@@ -361,12 +377,12 @@ bool ResourceBook::could_sell(const Job& job, const Node& node, Nanos start, Nan
             (offer ? offer->count : 0) - kept(job, here ? &node : nullptr, one.name, start);
         return std::all_of(moments.begin(), moments.end(), [&](Nanos at) {
             int64_t had = one.count;
-            for (const auto& [other, sold] : others) {
-                if (here && other->node != node.id()) continue;
-                if (other->start >= end + gap || at < other->start || at >= other->end + gap)
+            for (const Other& other : others) {
+                if (here && other.sold->node != node.id()) continue;
+                if (other.from >= end + gap || at < other.from || at >= other.sold->end + gap)
                     continue;
                 const NamedAmount* const has =
-                    find_named(here ? sold.here : sold.licences, one.name);
+                    find_named(here ? other.asked.here : other.asked.licences, one.name);
                 had += has ? has->count : 0;
             }
             return had <= left;

@@ -229,6 +229,7 @@ void UserFunds::deadline_missed(Job& job, Nanos now) {
     r.note = std::string("deadline missed: ") + to_string(p.end);
     ledger_.post(r);
     if (user.funds) *user.funds -= r.paid;
+    if (r.paid.micro < 0) has_more(user);
     days_.changed(user.record.uid);
     job.record.promised.edit().back = Money{} - r.paid;
     book_.save(job);
