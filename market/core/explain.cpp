@@ -138,7 +138,7 @@ Reason Explain::why_booked(const Job& job) {
     const bool running = job.phase() == JobPhase::running;
     switch (job.booked) {
         case Booked::no:
-            if (!running || !is_missed(job.record.promised->end)) return {};
+            if (!is_missed(job.record.promised->end)) return {};
             return Reason(ReasonCode::promise_broken)
                 .with(Figure::cause, words_of(job.record.promised->end))
                 .with(Figure::cause_code, to_string(job.record.promised->end));

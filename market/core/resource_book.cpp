@@ -181,9 +181,10 @@ std::optional<ResourceBook::Shortage> ResourceBook::short_of(const Job& job, con
         const NamedOffer* const offer = find_named(all, one.name);
         return (offer ? offer->count : 0) - taken < int64_t{one.count} * (before + 1);
     };
-    // What it was sold here itself was sold beside all that is sold to others.
+    // What it was sold here itself was sold beside all that is sold to others, for that time.
     const Contract& sold = *job.record.contract;
-    const bool is_own = sold.is_sold() && !sold.over && sold.node == node.id();
+    const bool is_own =
+        sold.is_sold() && !sold.over && sold.node == node.id() && ahead_unix_ >= sold.start;
     const bool stays = !ahead_.empty() && !is_own && never_leaves(asked, node);
     const auto ahead = [&](const Node* of, uint32_t name) {
         return stays ? most_ahead(job, of, name, false) : 0;
