@@ -40,7 +40,8 @@ def test_without_promise_it_is_best_effort_and_a_promise_that_is_missed_has_a_re
     market = wide
     effort = submit(market, "-p", "90", "-f", "1h", "sleep", "300")
     assert market.until_runs(effort)["promise"] == "best_effort"
-    late = submit(market, "-p", "90", "-f", "12s", "--runtime", "1s", "--promise", "sleep", "300")
+    late = submit(market, "-p", "90", "-m", "64", "-f", "15s", "--runtime", "1s", "--promise",
+                  "sleep", "300")
     job = market.until_job(late, "has missed it", lambda j: j["promise"] == "took_longer")
     assert job["promise_back"] == 0 and "longer" in job["promise_why"]
     market.until_reason(late, "promise_broken")
