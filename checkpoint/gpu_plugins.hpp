@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What this machine has to write the state of GPUs into an image: CRIU's plugin for each kind, and
-// for NVIDIA's cuda-checkpoint and a driver from version 550 on. A part of what the doctor says
+// The means of this machine to write the state of GPUs into an image: CRIU's plugin for each kind,
+// and for NVIDIA's cuda-checkpoint and a driver from version 550 on. A part of what the doctor says
 // (doctor.hpp). Souk does not rely on it: a job that was given a device stays where it is.
 #pragma once
 

@@ -76,7 +76,7 @@ void GuestHost::set_of_market(const std::vector<std::string>& names) {
     of_market_ = names;
     for (const std::string& name : names)
         log_.warning("resources: the market has " + name +
-                     " itself, so this node's own is given to nobody: give it another name",
+                         " itself, so this node's own is given to nobody: give it another name",
                      {{"STEP", "resources"}});
     take_resources();
 }

@@ -299,8 +299,8 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "bid"},
     {resource_devices, "resource_devices",
      "has begun, and {cause} is a device wherever there is enough of it",
-     "srun --resource: a job gets devices only when it begins, as nothing can tell a job that comes "
-     "back which ones it has; it goes on where the owner offers a count"},
+     "srun --resource: a job gets devices only when it begins, as nothing can tell a job that "
+     "comes back which ones it has; it goes on where the owner offers a count"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({

@@ -181,7 +181,7 @@ std::optional<ResourceBook::Shortage> ResourceBook::short_of(const Job& job, con
         const NamedOffer* const offer = find_named(all, one.name);
         return (offer ? offer->count : 0) - taken < int64_t{one.count} * (before + 1);
     };
-    // What it was sold here itself was sold beside all that is sold to others, for that time.
+    // A place of its own here was sold beside all that is sold to others, for that time.
     const Contract& sold = *job.record.contract;
     const bool is_own =
         sold.is_sold() && !sold.over && sold.node == node.id() && ahead_unix_ >= sold.start;
@@ -238,7 +238,7 @@ Nanos ResourceBook::end_of(const Job& job, Nanos unix) {
     return unix + left + leaves_within;
 }
 
-// Who has these there has a device among them.
+// A holder of these has a device among them there.
 bool ResourceBook::never_leaves(const Asked& asked, const Node& node) const {
     return std::any_of(asked.here.begin(), asked.here.end(),
                        [&](const NamedAmount& one) { return is_device(node, one.name); });
@@ -355,7 +355,7 @@ bool ResourceBook::is_kept(const Job& job, const Node& node) const {
            lacks_some(offered(), wants.licences, nullptr);
 }
 
-// Who has these there may be there so long after the end of its time.
+// A holder of these may be there so long after the end of its time.
 Nanos ResourceBook::gap_of(const Asked& asked, const Node& node) const {
     return never_leaves(asked, node) ? leaves_within : Nanos{};
 }
@@ -449,7 +449,7 @@ Reason ResourceBook::why_nowhere(const JobTerms& terms) const {
     return Reason(ReasonCode::resource_nowhere).with(Figure::cause, resources_text({*lacking}));
 }
 
-// By the holder that pays least of all those that have what is missing somewhere.
+// Names the holder that pays least of all those that have what is missing somewhere.
 Reason ResourceBook::taken_by_weakest(const Job& job, const std::set<Shortage>& all) const {
     const Job* weakest = nullptr;
     const Shortage* of = &*all.begin();

@@ -28,7 +28,7 @@ class ResourceBook {
         bool any() const { return !here.empty() || !licences.empty(); }
     };
 
-    // What was sold ahead on a node to a job, from `start` to `end` (Unix time).
+    // Resources that were sold ahead on a node to a job, from `start` to `end` (Unix time).
     struct Ahead {
         JobId job;
         NodeName node;
@@ -63,7 +63,7 @@ class ResourceBook {
     const std::vector<Ahead>& ahead() const { return ahead_; }
     // Whether what the job asks for there is kept for others to whom it was sold ahead.
     bool is_kept(const Job& job, const Node& node) const;
-    // What their owners ask for all that it asks for there, for each of its CPUs per hour.
+    // The sum that owners ask for all that it asks for there, for each of its CPUs per hour.
     Money reserve_of(const JobTerms& terms, const Node& node) const;
     // All that the job asks for is there from `start` to `end` beside what was sold to others and
     // what jobs keep that cannot leave.

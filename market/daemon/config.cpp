@@ -202,8 +202,8 @@ void Reading::add_limits(Settings& all) {
          "100"},
         {"resources", table(resources),
          "Named resources of the whole market, such as licences: so many of each may be used at "
-         "once, wherever the jobs run that ask for them (srun --resource). What a node offers by the "
-         "same name is given to nobody, and its owner is told.",
+         "once, wherever the jobs run that ask for them (srun --resource). What a node offers by "
+         "the same name is given to nobody, and its owner is told.",
          "{ matlab = 5 }", "none"},
         {"resource_reserves", table(resource_reserves),
          "The least that a job pays for each one of them per hour, beside what its node asks; it "

@@ -287,7 +287,7 @@ Status Sites::pass(uint64_t number, const std::string& site, const wire::CtlRequ
                         (peer.trouble.empty() ? std::string() : ": " + peer.trouble));
     ++peer.passed;
     const uint64_t way = peer.called ? *peer.called : *peer.came;
-    // Who asks is nobody to another site.
+    // The user who asks is nobody to another site.
     wire::CtlRequest theirs = request;
     theirs.uid = MarketTrust::nobody;
     return relayed_.pass(number, theirs, said_of_site(site), *connections_.at(way).channel);

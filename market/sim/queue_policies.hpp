@@ -4,10 +4,10 @@
 // frozen or moved; only a provider that leaves sends its jobs back, to their place in the queue.
 // Each job starts on the first provider by speed, then reserve, that has room for it and whose
 // reserve is not above its value. A job that no provider there could hold is passed over.
-//   easy   backfilling by arrival (replay.hpp has the source): the first job that finds no room has a
-//          reservation on the provider that can hold it earliest, by the true run times of those
-//          that run; a later job starts at once if it does not delay that: elsewhere, or if it ends
-//          by then, or beside the reservation.
+//   easy   backfilling by arrival (replay.hpp has the source): the first job that finds no room
+//          has a reservation on the provider that can hold it earliest, by the true run times of
+//          those that run; a later job starts at once if it does not delay that: elsewhere, or if
+//          it ends by then, or beside the reservation.
 //   sjf    the same, but jobs wait by run time, the shortest first.
 //   wfp    the same, but jobs wait by CPUs x (wait / run time)^3, the greatest first (WFP3 of W.
 //          Tang, Z. Lan, N. Desai and D. Buettner: Fault-aware, utility-based job scheduling on

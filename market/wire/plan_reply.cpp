@@ -102,7 +102,7 @@ Result<std::string> PlanDesk::part(const Market& market, const wire::CtlRequest&
                     : whole_number<uint32_t>(request.after.substr(dot + 1)).value_or(0);
     JsonWriter w;
     w.begin_array();
-    // What has gone since it was reckoned is left out.
+    // A job or a node that has gone since it was reckoned is left out.
     for (; at < plan.spans.size() && w.bytes() < wire::json_part_bytes; ++at) {
         const PlanSpan& s = plan.spans[at];
         const auto node = market.nodes().find(s.node);

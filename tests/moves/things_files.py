@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# Long: each row is a few lines, and all are of one kind.
 """Rows of files and other descriptors."""
 import ctypes
 import fcntl

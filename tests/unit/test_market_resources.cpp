@@ -278,8 +278,8 @@ START_TEST(a_device_is_its_file_whatever_becomes_of_the_list) {
     const std::vector<NodeResource> more = {
         {{"gpu", 3, {}, true}, {"/dev/nvidia9", "/dev/nvidia0", "/dev/nvidia1"}}};
     const auto given = give({{"gpu", 2}}, more, {has});
-    ck_assert(given && given->devices ==
-                           (std::vector<std::string>{"gpu:/dev/nvidia9", "gpu:/dev/nvidia1"}));
+    ck_assert(given &&
+              given->devices == (std::vector<std::string>{"gpu:/dev/nvidia9", "gpu:/dev/nvidia1"}));
     // It is listed under another name now.
     const std::vector<NodeResource> renamed = {
         {{"a100", 2, {}, true}, {"/dev/nvidia0", "/dev/nvidia1"}}};
@@ -379,7 +379,7 @@ START_TEST(names_that_anybody_asks_for_are_not_kept_for_ever) {
     }
     w.run_for(seconds(2));
     ck_assert_uint_le(book.names(), ResourceBook::names_few + 600);
-    // What somebody has or asks for is the same thing still.
+    // A name that somebody has or asks for is the same thing still.
     ck_assert_int_eq(book.taken("n1", "gpu"), 2);
     ck_assert_text(w.comment(waits), "no node of this market has tpu=7");
     const JobId late = submit_with(w, 5, "gpu=2");

@@ -119,6 +119,7 @@ Story second_by_second(const std::map<NodeName, int32_t>& nodes, std::vector<Pie
 
 }  // namespace
 
+// Long: the market, the planner beside it and what both say are one experiment.
 START_TEST(a_plan_is_that_of_a_planner_that_tries_each_second) {
     for (uint32_t seed = 1; seed <= 1'000; ++seed) {
         std::mt19937 random(seed);

@@ -377,7 +377,7 @@ START_TEST(a_device_that_is_sold_is_kept_from_those_who_might_have_it_still) {
     ck_assert(w.phase(late) == JobPhase::waiting && w.phase(endless) == JobPhase::waiting);
     w.run_until(s(202));
     ck_assert_text(where(w, id), "n1");
-    // Who waits gets it when the time is over.
+    // A job that waits gets it when the time is over.
     w.run_until(s(299));
     ck_assert_text(where(w, id), "n1");
     w.end_by_itself(w.jobs.at(id));
