@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "market/core/algorithm.hpp"
+#include "market/core/at_reserve.hpp"
 #include "market/core/named_rooms.hpp"
 
 namespace souk::market {
@@ -164,13 +164,9 @@ class Plan {
     std::vector<uint32_t> machines_;  // that accept jobs
 };
 
-class Balance : public Algorithm {
+class Balance : public AtReserve {
   public:
     std::unique_ptr<Algorithm> copy() const override { return std::make_unique<Balance>(*this); }
-    void take_over(Allocator& market) override {
-        market.lift_limits();
-        market.rank_by_value();
-    }
     void solve(Allocator& market, Nanos now, const SolverOptions&) override {
         market.begin(now);
         Plan plan(market);
@@ -178,31 +174,6 @@ class Balance : public Algorithm {
         do plan.level_out();
         while (plan.place_waiting());
         market.adopt(plan.slots(), now, Cause::balanced);
-    }
-    std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) override {
-        std::vector<Money> prices(market.jobs().size());
-        done.assign(prices.size(), true);
-        for (uint32_t j = 0; j < prices.size(); ++j)
-            if (const auto& job = market.jobs()[j]; job.slot != Allocator::none)
-                prices[j] = std::min(job.value, market.machines()[job.slot].spec.reserve);
-        return prices;
-    }
-    // The lowest reserve of those with room: a higher bid wins nothing more.
-    std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
-                                   std::span<const ProviderKey> barred, const Asker&) override {
-        std::optional<Money> least;
-        for (const auto& m : market.machines()) {
-            const bool room = m.key.n != 0 && m.spec.accepting && m.free_cpus >= cpus &&
-                              m.free_mb >= memory_mb &&
-                              std::find(barred.begin(), barred.end(), m.key) == barred.end();
-            if (room && (!least || m.spec.reserve < *least)) least = m.spec.reserve;
-        }
-        return least;
-    }
-    std::optional<Money> next_price(Allocator& market, uint32_t machine,
-                                    const Rank& strongest) override {
-        if (!strongest.is_top()) return std::nullopt;
-        return market.machines()[machine].spec.reserve;
     }
 };
 

@@ -11,9 +11,10 @@
 // no rule of the others (horizon, min_stay, moves_max, ageing). A decision costs O(waiting x
 // machines).
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
-#include "market/core/algorithm.hpp"
+#include "market/core/at_reserve.hpp"
 #include "market/core/named_rooms.hpp"
 #include "market/core/overtaking.hpp"
 
@@ -22,14 +23,10 @@ namespace {
 
 constexpr uint32_t overtakes_most = 20;
 
-class FirstCome : public Algorithm {
+class FirstCome : public AtReserve {
   public:
     explicit FirstCome(uint32_t passes_max) : queue_(passes_max) {}
     std::unique_ptr<Algorithm> copy() const override { return std::make_unique<FirstCome>(*this); }
-    void take_over(Allocator& market) override {
-        market.lift_limits();
-        market.rank_by_value();
-    }
     void solve(Allocator& market, Nanos now, const SolverOptions&) override {
         market.begin(now);
         std::vector<uint32_t> slots(market.jobs().size());
@@ -60,40 +57,20 @@ class FirstCome : public Algorithm {
             full = rooms.empty();
             return true;
         });
+        const auto blocked = std::find_if(waiting.begin(), waiting.end(), [&](JobKey key) {
+            return slots[market.find_job(key)] == Allocator::none && queue_.blocks(key);
+        });
+        blocked_.reset();
+        if (blocked != waiting.end())
+            blocked_.emplace(market.jobs()[market.find_job(*blocked)].arrival(), *blocked);
         market.adopt(slots, now, Cause::placed);
     }
-    std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) override {
-        std::vector<Money> prices(market.jobs().size());
-        done.assign(prices.size(), true);
-        for (uint32_t j = 0; j < prices.size(); ++j)
-            if (const auto& job = market.jobs()[j]; job.slot != Allocator::none)
-                prices[j] = std::min(job.value, market.machines()[job.slot].spec.reserve);
-        return prices;
-    }
-    // The lowest reserve of those with room, unless somebody is before it whom nobody may pass: a
-    // higher bid wins nothing more.
+    // No bid passes somebody whom nobody may pass.
     std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
                                    std::span<const ProviderKey> barred,
                                    const Asker& asker) override {
-        for (const JobKey key : waiting_of(market)) {
-            const uint32_t j = market.find_job(key);
-            if (std::tuple(market.jobs()[j].arrival(), key) >= std::tuple(asker.arrival, asker.key))
-                break;
-            if (queue_.blocks(key)) return std::nullopt;
-        }
-        std::optional<Money> least;
-        for (const auto& m : market.machines()) {
-            const bool room = m.key.n != 0 && m.spec.accepting && m.free_cpus >= cpus &&
-                              m.free_mb >= memory_mb &&
-                              std::find(barred.begin(), barred.end(), m.key) == barred.end();
-            if (room && (!least || m.spec.reserve < *least)) least = m.spec.reserve;
-        }
-        return least;
-    }
-    std::optional<Money> next_price(Allocator& market, uint32_t machine,
-                                    const Rank& strongest) override {
-        if (!strongest.is_top()) return std::nullopt;
-        return market.machines()[machine].spec.reserve;
+        if (blocked_ && *blocked_ < std::tuple(asker.arrival, asker.key)) return std::nullopt;
+        return AtReserve::least_bid(market, cpus, memory_mb, barred, asker);
     }
 
   private:
@@ -144,6 +121,7 @@ class FirstCome : public Algorithm {
     }
 
     Overtaking<JobKey> queue_;
+    std::optional<std::tuple<Nanos, JobKey>> blocked_;  // the first whom nobody may pass
 };
 
 }  // namespace

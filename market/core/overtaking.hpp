@@ -30,7 +30,8 @@ class Overtaking {
     void pass(std::vector<Key> queue, bool again, TryStart&& try_start) {
         for (size_t i = 0; i < queue.size();) {
             if (try_start(queue[i])) {
-                for (size_t before = 0; before < i; ++before) ++passed_[queue[before]];
+                for (size_t before = 0; before < i && passes_max_ != any; ++before)
+                    ++passed_[queue[before]];
                 passed_.erase(queue[i]);
                 queue.erase(queue.begin() + static_cast<ptrdiff_t>(i));
                 if (again) i = 0;

@@ -83,7 +83,7 @@ MachineOrder::Place Turns::find_place(uint32_t j, ClassKey below, size_t start) 
 }
 
 // With migration-aware rules some stay where they are although others would be there by the limits.
-// Who has no place because of that takes one that is free and worth its reserve to him.
+// A job that has no place because of that takes one that is free and worth its reserve to it.
 MachineOrder::Place Turns::find_free(uint32_t j) {
     const Job& job = jobs_[j];
     return order_.first(
