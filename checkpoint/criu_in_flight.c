@@ -3,8 +3,7 @@
 // along, keeps the job from moving until it has been read. That is mostly a moment later.
 //
 // - A socket that wants to know who has sent (SO_PASSCRED) tells it with each message. CRIU takes
-// no
-//   such message.
+//   no such message.
 // - Descriptors on their way (SCM_RIGHTS) CRIU sends again from one process. It chooses that one
 //   before it has settled who makes the two ends of a pair (criu/cr-restore.c, prepare_scms and
 //   run_post_prepare). If these are two processes, others than the job's files would be sent, or

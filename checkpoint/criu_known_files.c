@@ -108,6 +108,7 @@ bool find_other_name(int directory, const char* deleted, char other[PATH_MAX]) {
     if (one == NULL || slash == NULL || !one_kernel) return false;
     const int length = (int)(slash - deleted);
     snprintf(path, sizeof path, "%.*s", length, deleted);
+    as_user();
     const int at = (int)syscall(SYS_openat, directory, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR* const names = at < 0 ? NULL : fdopendir(at);
     bool found = false;
@@ -115,6 +116,7 @@ bool find_other_name(int directory, const char* deleted, char other[PATH_MAX]) {
         found = name->d_ino == one->inode && has_inode(at, name->d_name, one);
         if (found) snprintf(other, PATH_MAX, "%.*s/%.255s", length, deleted, name->d_name);
     }
+    as_agent();
     if (names != NULL)
         closedir(names);
     else if (at >= 0)

@@ -31,6 +31,7 @@ struct Site {
     std::string name;
     bool own = false;
     std::optional<Json> answer{};
+    std::string shown{};  // the answer as people read it
     Error error{};
     // It said something, though perhaps that it will not.
     bool silent() const {
@@ -174,10 +175,13 @@ std::string json_text(const std::vector<Site>& sites) {
 
 // An answer that cannot be shown is none, and hides no other site's.
 void see_shown(Site& site, const CtlQuestion& question) {
-    if (!site.answer || site.own) return;
+    if (!site.answer) return;
     try {
-        const auto shown = question.text({site.answer->dump()});
-        if (shown) return;
+        auto shown = question.text({site.answer->dump()});
+        if (shown) {
+            site.shown = std::move(*shown);
+            return;
+        }
         site.error = shown.error();
     } catch (const std::exception&) {
         site.error = Error{0, "its answer cannot be read"};
@@ -197,12 +201,7 @@ Result<std::string> text_of_sites(const std::vector<Site>& sites, const CtlQuest
     std::string text;
     for (const Site& site : sites) {
         text += (text.empty() ? "" : "\n\n") + ("site " + site.name) + "\n";
-        if (!site.answer) {
-            text += "no answer: " + site.error.message;
-            continue;
-        }
-        TRY_ASSIGN(const std::string block, question.text({site.answer->dump()}));
-        text += block;
+        text += site.answer ? site.shown : "no answer: " + site.error.message;
     }
     return text;
 }

@@ -110,30 +110,17 @@ Status compare(const Json& q) {
     return print("\n" + table.text());
 }
 
-}  // namespace
-
-namespace {
-
-// "2026-11-30 18:00".
-std::string moment(const Json& of, const char* key) {
-    const auto at = static_cast<time_t>(of.value(key, 0.0));
-    std::tm date{};
-    char text[32] = "?";
-    if (::localtime_r(&at, &date)) std::strftime(text, sizeof text, "%F %H:%M:%S", &date);
-    return text;
-}
-
 // The words of the market of a promise: one line.
 std::string promise_words(const Json& p) {
     if (p.value("can", false))
-        return "by " + moment(p, "deadline_unix_s") + ": a place on " + field(p, "node") +
-               " from " + moment(p, "latest_start_unix_s") + " on at the latest, at " +
+        return "by " + local_time(p, "deadline_unix_s") + ": a place on " + field(p, "node") +
+               " from " + local_time(p, "latest_start_unix_s") + " on at the latest, at " +
                field(p, "price") + " per CPU-hour, at most " + rounded_money(p, "cost_most") +
                (p.value("learned", false) ? "; how long it runs is learned" : "");
     std::string text = field(p, "why");
     if (p.contains("price_for_it")) text += "; it can for a price of " + field(p, "price_for_it");
-    if (p.contains("earliest_unix_s"))
-        text += "; at this price by " + moment(p, "earliest_unix_s") + " at the earliest";
+    if (p.contains("earliest_unix_s") && p.value("code", "") != "promise_late")
+        text += "; at this price by " + local_time(p, "earliest_unix_s") + " at the earliest";
     return text;
 }
 
