@@ -308,14 +308,17 @@ void Promises::ends(Job& job, Nanos now) {
     const bool longer = p.work.ns > 0 && work_done(job, at ? speed_of(*at) : 0, now) >= p.work;
     const CauseCode why = r.why.empty() ? CauseCode::none : (*r.why).code;
     const bool gone = why == CauseCode::job_lost || why == CauseCode::image_lost;
+    const bool forgotten = why == CauseCode::home_forgot;
     const bool by_limit =
         why == CauseCode::time_limit || why == CauseCode::cpu_limit || why == CauseCode::place_over;
     if (finished && in_time && why == CauseCode::none && !r.cancelled)
         p.end = PromiseEnd::kept;
-    else if ((in_time && !gone && !by_limit) || job.record.cancel)
+    else if ((in_time && !gone && !by_limit && !forgotten) || job.record.cancel)
         p.end = PromiseEnd::withdrawn;
     else if (gone)
         p.end = PromiseEnd::owner_left;
+    else if (forgotten)
+        p.end = PromiseEnd::home_away;
     else if (longer || by_limit)
         p.end = PromiseEnd::took_longer;
     else if (p.keeps != PromiseEnd::none)

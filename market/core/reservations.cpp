@@ -296,7 +296,7 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
         if (all.size() < job.record.report.components) return;
     }
     const Nanos start = b.start.ns > 0 ? std::max(b.start, unix) : unix;
-    if (is_too_much(all, unix)) {
+    if (is_too_much({all.begin(), all.end()}, unix)) {
         for (Job* const one : all)
             if (!one->record.contract->is_sold())
                 put(*one, one->phase() == JobPhase::waiting ? Booked::asks : Booked::no, {},
@@ -338,7 +338,11 @@ void Reservations::ask_promise(Job& job, Nanos unix) {
 PromiseOffer Reservations::promise_offer(const Job& job, Nanos now) const {
     unix_ = context_.unix(now);
     list_sold();
-    const PromiseOffer offer = promises_.offer(job, solver_.options().link_bytes_per_s, now);
+    PromiseOffer offer;
+    if (is_too_much({&job}, unix_))
+        offer.why = ReasonCode::place_not_sold;
+    else
+        offer = promises_.offer(job, solver_.options().link_bytes_per_s, now);
     sold_.clear();
     forecast_.reset();
     return offer;
@@ -387,7 +391,7 @@ void Reservations::list_at(Job& job, const Node* node) {
 
 // One user buys no more CPUs than he may use, nothing that he cannot pay today, and nothing that is
 // far ahead or without end.
-bool Reservations::is_too_much(const std::vector<Job*>& all, Nanos unix) const {
+bool Reservations::is_too_much(const std::vector<const Job*>& all, Nanos unix) const {
     const User& user = *all.front()->user;
     if (book_.day_is_spent(user)) return true;
     int64_t cpus = 0;
@@ -402,7 +406,8 @@ bool Reservations::is_too_much(const std::vector<Job*>& all, Nanos unix) const {
         const Job& job = *book_.find(id);
         const Contract& c = *job.record.contract;
         const bool here = std::find(all.begin(), all.end(), &job) != all.end();
-        if (job.user == &user && c.is_sold() && !c.over && !here) cpus += c.cpus;
+        const bool same = job.user->record.uid == user.record.uid;
+        if (same && c.is_sold() && !c.over && !here) cpus += c.cpus;
     }
     return cpus > *limit;
 }
@@ -450,11 +455,7 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
     const JobTerms& t = report.terms;
     const ProviderReport& r = node.record.report;
     if (!node.connected || !node.record.has_report || !r.cannot.empty()) return false;
-    if (Places::usable(node)
-            ? !places_.may_run_later(job, node)
-            : Places::lacks(job, node.id()) || !Places::holds_for(job, node) ||
-                  !places_.needs().fits(*t.needs, node) || places_.resources().lacks(t, node))
-        return false;
+    if (!places_.may_run_later(job, node)) return false;
     if (Places::is_rooted(job) && report.where != node.id()) return false;
     if (is_component(job) && !report.only_node->empty() && *report.only_node != node.id())
         return false;

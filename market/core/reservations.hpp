@@ -105,7 +105,7 @@ class Reservations : private PlacesAhead {
     void see_contract(Job& job, Nanos now);
     void keep_place(Job& job, Nanos unix);
     void ask_all(Nanos now);
-    bool is_too_much(const std::vector<Job*>& all, Nanos unix) const;
+    bool is_too_much(const std::vector<const Job*>& all, Nanos unix) const;
     Nanos clearing_of(const Contract& contract) const;
     void ask(const JobId& id, Nanos unix, std::set<std::string>& gangs);
     void ask_promise(Job& job, Nanos unix);

@@ -16,6 +16,7 @@ void RunTimes::ended(const JobRecord& job) {
                       r.wait_status == 0 && !r.terms.booking->holds;
     if (!well || job.done.ns <= 0) return;
     const Key key = key_of(r.uid, r.command);
+    if (!programs_.contains(key)) forget_oldest(r.uid);
     Program& p = programs_[key];
     if (p.runs > 0) by_age_.erase(p.newest);
     p.work[p.runs++ % runs_most] = job.done;
@@ -24,6 +25,18 @@ void RunTimes::ended(const JobRecord& job) {
     if (programs_.size() <= programs_most) return;
     programs_.erase(by_age_.begin()->second);
     by_age_.erase(by_age_.begin());
+}
+
+// One user's many programs push out none of others.
+void RunTimes::forget_oldest(uint32_t uid) {
+    const auto from = programs_.lower_bound({uid, ""});
+    size_t had = 0;
+    auto oldest = from;
+    for (auto it = from; it != programs_.end() && it->first.first == uid; ++it, ++had)
+        if (it->second.newest < oldest->second.newest) oldest = it;
+    if (had < of_user_most) return;
+    by_age_.erase(oldest->second.newest);
+    programs_.erase(oldest);
 }
 
 std::optional<RunTimes::Learned> RunTimes::of(uint32_t uid, const std::string& command) const {

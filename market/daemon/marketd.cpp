@@ -271,7 +271,9 @@ Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Fram
     if (f.type == wire::frame::ctl_reply) return sites_.answered(c, f);
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
     request.uid = MarketTrust::nobody;
-    return sites_.admits(number, c, request) ? answer_at_once(number, c, request) : Status();
+    const size_t listed = market_.jobs().size() + market_.nodes().size();
+    return sites_.admits(number, c, request, listed) ? answer_at_once(number, c, request)
+                                                     : Status();
 }
 
 // These are answered by what is known now; the answer leaves when that is durable.
@@ -289,7 +291,7 @@ Status Marketd::answer_at_once(uint64_t number, const Connection& c,
     if (replies_.bytes(number) > bound)
         return fail("the send queue of " + std::to_string(bound) + " bytes is full");
     if (request.verb == "plan")
-        return replies_.add(number, plans_.answer(market_, request, Loop::now())), Status();
+        return replies_.add(number, plans_.answer(market_, request, c.node, Loop::now())), Status();
     wire::CtlReply reply = answer(market_, records_.book(), records_.finished(), records_.usage(),
                                   request, figures_.face(), Loop::now());
     if (request.verb == "set" && reply.ok)

@@ -54,7 +54,7 @@ Status NodeQuestions::ask(uint64_t connection, const wire::CtlRequest& request) 
     if (!agent->answers)
         return fail(CauseCode::not_possible,
                     "the agentd of node " + node + " is of a version that cannot be asked");
-    return relayed_.pass(connection, request, said_of(node), *agent->channel);
+    return relayed_.pass(connection, request, said_of(node), *agent->channel, true);
 }
 
 Status NodeQuestions::answered(const NodeName& node, const wire::Frame& f) {

@@ -21,7 +21,7 @@ class NodeQuestions {
         : market_(market),
           records_(records),
           connections_(connections),
-          relayed_(loop, connections, SIZE_MAX) {}
+          relayed_(loop, connections, SIZE_MAX, SIZE_MAX) {}
 
     // An error: the node cannot be asked, or the caller may not ask that.
     Status ask(uint64_t connection, const wire::CtlRequest& request);

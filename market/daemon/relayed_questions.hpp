@@ -15,14 +15,15 @@ namespace souk {
 
 class RelayedQuestions {
   public:
-    // `each_max`: how many may be under way to one of those that are asked.
-    RelayedQuestions(Loop& loop, Connections& connections, size_t each_max)
-        : loop_(loop), connections_(connections), each_max_(each_max) {}
+    // How many may be under way to one of those that are asked: `each_max` of all, `user_max` of
+    // one user of one connection.
+    RelayedQuestions(Loop& loop, Connections& connections, size_t each_max, size_t user_max)
+        : loop_(loop), connections_(connections), each_max_(each_max), user_max_(user_max) {}
 
-    // Passes the question of that connection on. `who`: as people read it, "node n1". An error: too
-    // many are under way, or the channel takes no more.
+    // Passes the question of that connection on. `who`: as people read it, "node n1". `says_user`:
+    // it hears who asks. An error: too many are under way, or the channel takes no more.
     Status pass(uint64_t connection, const wire::CtlRequest& request, const std::string& who,
-                wire::Channel& channel);
+                wire::Channel& channel, bool says_user);
     void answered(const std::string& who, wire::CtlReply reply);
     // Refuses all that `who` was asked.
     void lost(const std::string& who);
@@ -31,6 +32,7 @@ class RelayedQuestions {
   private:
     struct Question {
         uint64_t connection = 0, request = 0;
+        uint32_t uid = 0;
         std::string who;
         Timer limit;
     };
@@ -39,7 +41,7 @@ class RelayedQuestions {
 
     Loop& loop_;
     Connections& connections_;
-    const size_t each_max_;
+    const size_t each_max_, user_max_;
     std::map<uint64_t, Question> open_;
     uint64_t next_ = 1;
 };

@@ -9,18 +9,18 @@
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/trust/site_card.hpp"
-#include "market/daemon/market_trust.hpp"
 
 namespace souk {
 namespace {
 
 constexpr const char* kind_peer = "site-peer";
-constexpr size_t peers_max = 256, questions_each_max = 128;
+constexpr size_t peers_max = 256, questions_each_max = 128, questions_user_max = 16;
 constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_pause_min = Nanos::from_ms(100),
                 peer_pause_max = Nanos::from_s(30);
 // A peer may ask so much at once, and go on with one question each time that this has passed.
 constexpr Nanos question_cost = Nanos::from_ms(15), questions_burst = Nanos::from_s(5);
-constexpr int64_t plan_cost = 16;  // in questions
+constexpr int64_t plan_cost = 16;      // in questions
+constexpr size_t list_usual = 10'000;  // of so many jobs and nodes a question costs once more
 constexpr Nanos stood_well = Nanos::from_s(10);
 
 // The connection is the site's, whatever is said on it yet.
@@ -70,7 +70,7 @@ Sites::Sites(Loop& loop, Log& log, const MarketConfig& config, JournalDb& state,
       state_(state),
       connections_(connections),
       replies_(replies),
-      relayed_(loop, connections, questions_each_max) {}
+      relayed_(loop, connections, questions_each_max, questions_user_max) {}
 
 Status Sites::open(wire::Tls* tls) {
     tls_ = tls;
@@ -287,13 +287,10 @@ Status Sites::pass(uint64_t number, const std::string& site, const wire::CtlRequ
                         (peer.trouble.empty() ? std::string() : ": " + peer.trouble));
     ++peer.passed;
     const uint64_t way = peer.called ? *peer.called : *peer.came;
-    // The user who asks is nobody to another site.
-    wire::CtlRequest theirs = request;
-    theirs.uid = MarketTrust::nobody;
-    return relayed_.pass(number, theirs, said_of_site(site), *connections_.at(way).channel);
+    return relayed_.pass(number, request, said_of_site(site), *connections_.at(way).channel, false);
 }
 
-bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& request) {
+bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& request, size_t listed) {
     Peer& peer = peers_.at(c.node);
     ++peer.asked;
     const auto no = [&](CauseCode code, std::string why) {
@@ -307,8 +304,10 @@ bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& reque
     const Nanos now = Loop::now();
     if (peer.free_at > now + questions_burst)
         return no(CauseCode::too_many, "site " + c.node + " asks too much: again in a moment");
-    peer.free_at =
-        std::max(peer.free_at, now) + Nanos{question_cost.ns * (verb == "plan" ? plan_cost : 1)};
+    // A list is walked over whole, however little of it is asked for.
+    const int64_t times = verb == "plan" ? plan_cost : 1;
+    const int64_t long_lists = 1 + static_cast<int64_t>(listed / list_usual);
+    peer.free_at = std::max(peer.free_at, now) + Nanos{question_cost.ns * times * long_lists};
     const auto site = foreign(request);
     if (!site || !site->empty())
         return no(CauseCode::not_allowed,

@@ -54,7 +54,7 @@ class Sites {
     bool takes(uint64_t number, wire::CtlRequest& request);
     // A peer's question: whether it is answered here, with this site's name taken from it. Else it
     // is refused.
-    bool admits(uint64_t number, const Connection& c, wire::CtlRequest& request);
+    bool admits(uint64_t number, const Connection& c, wire::CtlRequest& request, size_t listed);
     Status answered(const Connection& c, const wire::Frame& frame);
 
   private:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/wire/plan_reply.hpp"
 
+#include <algorithm>
+
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/setting.hpp"
@@ -57,8 +59,22 @@ void write_job(JsonWriter& w, const Job& job, uint32_t uid) {
 
 }  // namespace
 
+Status PlanDesk::may_reckon(const Asker& who, Nanos now) {
+    std::erase_if(asked_, [&](const auto& one) { return one.second.back() + asks_span < now; });
+    if (who.second == 0) return {};
+    std::deque<Nanos>& times = asked_[who];
+    while (!times.empty() && times.front() + asks_span < now) times.pop_front();
+    if (times.size() >= asks_most)
+        return fail(CauseCode::not_possible,
+                    "plan: you have asked for " + std::to_string(asks_most) + " plans in " +
+                        std::to_string(asks_span.seconds()) + " s: ask again in a moment");
+    times.push_back(now);
+    return {};
+}
+
 Result<const PlanDesk::Kept*> PlanDesk::plan_of(const Market& market,
-                                                const wire::CtlRequest& request, Nanos now) {
+                                                const wire::CtlRequest& request, const Asker& who,
+                                                Nanos now) {
     std::erase_if(kept_, [&](const Kept& one) {
         return now > one.made + kept_for && now > one.used + read_for;
     });
@@ -77,24 +93,16 @@ Result<const PlanDesk::Kept*> PlanDesk::plan_of(const Market& market,
         return fail("plan: the market has forgotten the parts before this one: ask anew");
     const Nanos unix = now + market.calendar();
     TRY_ASSIGN(const Asked asked, parse(market, request.args, unix));
-    std::erase_if(asked_, [&](const auto& one) { return one.second.back() + asks_span < now; });
-    if (request.uid != 0) {
-        std::deque<Nanos>& times = asked_[request.uid];
-        while (!times.empty() && times.front() + asks_span < now) times.pop_front();
-        if (times.size() >= asks_most)
-            return fail(CauseCode::not_possible,
-                        "plan: you have asked for " + std::to_string(asks_most) + " plans in " +
-                            std::to_string(asks_span.seconds()) + " s: ask again in a moment");
-        times.push_back(now);
-    }
-    if (kept_.size() >= kept_most) kept_.pop_front();
+    TRY(may_reckon(who, now));
+    // Whoever reads the parts of one keeps it.
+    if (kept_.size() >= kept_most) kept_.erase(std::ranges::min_element(kept_, {}, &Kept::used));
     kept_.push_back({++last_, words, now, now, market.plan(now, asked.until, asked.off)});
     return &kept_.back();
 }
 
-Result<std::string> PlanDesk::part(const Market& market, const wire::CtlRequest& request, Nanos now,
-                                   std::string& next) {
-    TRY_ASSIGN(const Kept* const kept, plan_of(market, request, now));
+Result<std::string> PlanDesk::part(const Market& market, const wire::CtlRequest& request,
+                                   const Asker& who, Nanos now, std::string& next) {
+    TRY_ASSIGN(const Kept* const kept, plan_of(market, request, who, now));
     const market::MarketPlan& plan = kept->plan;
     const size_t dot = request.after.find('.');
     size_t at = dot == std::string::npos
@@ -131,10 +139,11 @@ Result<std::string> PlanDesk::part(const Market& market, const wire::CtlRequest&
     return w.take();
 }
 
-wire::CtlReply PlanDesk::answer(const Market& market, const wire::CtlRequest& request, Nanos now) {
+wire::CtlReply PlanDesk::answer(const Market& market, const wire::CtlRequest& request,
+                                const std::string& from, Nanos now) {
     wire::CtlReply reply;
     reply.request = request.request;
-    auto answered = part(market, request, now, reply.next);
+    auto answered = part(market, request, {from, request.uid}, now, reply.next);
     reply.ok = answered.has_value();
     if (reply.ok)
         reply.json = std::move(*answered);

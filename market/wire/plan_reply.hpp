@@ -8,6 +8,7 @@
 #include <list>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "kernel/wire/messages.hpp"
 #include "market/core/market.hpp"
@@ -25,8 +26,9 @@ class PlanDesk {
 
     // Arguments of `plan`: until=SECONDS (Unix time), off=NODE@SECONDS (that node takes nobody from
     // then on). `after` and `next`: where the list goes on. Others than its user and root do not
-    // hear the name of a job.
-    wire::CtlReply answer(const market::Market& market, const wire::CtlRequest& request, Nanos now);
+    // hear the name of a job. `from`: the node or the site on which its user is; empty: this one.
+    wire::CtlReply answer(const market::Market& market, const wire::CtlRequest& request,
+                          const std::string& from, Nanos now);
     uint64_t reckoned() const { return last_; }
 
   private:
@@ -36,14 +38,16 @@ class PlanDesk {
         Nanos made, used;
         market::MarketPlan plan;
     };
+    using Asker = std::pair<std::string, uint32_t>;  // from where, and the uid
+    Status may_reckon(const Asker& who, Nanos now);
     Result<const Kept*> plan_of(const market::Market& market, const wire::CtlRequest& request,
-                                Nanos now);
+                                const Asker& who, Nanos now);
     Result<std::string> part(const market::Market& market, const wire::CtlRequest& request,
-                             Nanos now, std::string& next);
+                             const Asker& who, Nanos now, std::string& next);
 
     std::list<Kept> kept_;  // the newest last
     uint64_t last_ = 0;
-    std::map<uint32_t, std::deque<Nanos>> asked_;
+    std::map<Asker, std::deque<Nanos>> asked_;
 };
 
 }  // namespace souk

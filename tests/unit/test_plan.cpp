@@ -223,10 +223,10 @@ START_TEST(one_plan_serves_all_who_ask_for_a_moment_and_its_parts_and_nobody_has
     w.run_for(s(2));
     PlanDesk desk;
     wire::CtlRequest request{1, 1'000, "plan", {}, ""};
-    const auto ask = [&](const std::string& after, uint32_t uid) {
+    const auto ask = [&](const std::string& after, uint32_t uid, const std::string& from = "n1") {
         request.after = after;
         request.uid = uid;
-        return desk.answer(*w.market, request, w.now);
+        return desk.answer(*w.market, request, from, w.now);
     };
     size_t parts = 0;
     std::string all;
@@ -256,6 +256,7 @@ START_TEST(one_plan_serves_all_who_ask_for_a_moment_and_its_parts_and_nobody_has
     ck_assert_uint_eq(had, PlanDesk::asks_most);
     const wire::CtlReply refused = ask("", 1'003);
     ck_assert(!refused.ok && !refused.error.empty());
+    ck_assert(ask("", 1'003, "n2").ok);  // is somebody else
     request.args = {"until=2000000900"};
     ck_assert(ask("", 0).ok && ask("", 1'004).ok);
     w.now += PlanDesk::asks_span + s(1);

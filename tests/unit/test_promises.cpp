@@ -293,10 +293,24 @@ START_TEST(what_a_program_took_is_learned_with_a_band) {
     // The newest 16 count.
     for (int i = 0; i < 16; ++i) ran("fit", 10 + i);
     ck_assert(learned.of(7, "fit")->most == Nanos::from_ms(27'500));
-    // A program that is not seen for long is forgotten first.
-    for (size_t i = 0; i < RunTimes::programs_most; ++i)
+    r.report.uid = 8;
+    for (int n = 0; n < 3; ++n) ran("mine", 7);
+    // A program that is not seen for long is forgotten first, and none of another user for it.
+    r.report.uid = 7;
+    const auto see = [&](size_t i) {
         for (int n = 0; n < 3; ++n) ran(("p" + std::to_string(i)).c_str(), 5);
-    ck_assert(!learned.of(7, "fit") && learned.of(7, "p0"));
+    };
+    for (size_t i = 0; i < RunTimes::programs_most; ++i) see(i);
+    ck_assert(!learned.of(7, "fit") && !learned.of(7, "p0") && learned.of(8, "mine"));
+    ck_assert(learned.of(7, "p" + std::to_string(RunTimes::programs_most - 1)));
+    ck_assert(
+        learned.of(7, "p" + std::to_string(RunTimes::programs_most - RunTimes::of_user_most)));
+    // Of all, those that ended last are known.
+    for (uint32_t uid = 100; uid < 100 + RunTimes::programs_most / RunTimes::of_user_most; ++uid) {
+        r.report.uid = uid;
+        for (size_t i = 0; i < RunTimes::of_user_most; ++i) see(i);
+    }
+    ck_assert(!learned.of(8, "mine") && learned.of(100, "p0"));
 }
 END_TEST
 
