@@ -137,7 +137,7 @@ void Reservations::list_ahead() {
             if (const Contract& c = *job->record.contract; !c.resources.empty())
                 all.push_back({job->id(), node, *c.resources, c.start, c.end});
     const bool any = !all.empty();
-    const bool other = places_.resources().set_ahead(std::move(all), unix_);
+    const bool other = places_.resources().set_ahead(all, unix_);
     if (any) next_ = std::min(next_, retry_at_);
     if (!other && (!any || unix_ < ahead_told_ + retry_after)) return;
     ahead_told_ = unix_;

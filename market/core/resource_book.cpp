@@ -53,9 +53,12 @@ void ResourceBook::forget_names() {
             continue;
         for (const ResourceNeed& need : needs_of(*terms.resources)) used.insert(need.name);
     }
-    for (const auto& [id, claim] : claims_)
-        for (const NamedAmounts* const all : {&claim.asked.here, &claim.asked.licences})
+    const auto use = [&](const Asked& asked) {
+        for (const NamedAmounts* const all : {&asked.here, &asked.licences})
             for (const NamedAmount& one : *all) used.insert(names_.at(one.name));
+    };
+    for (const auto& [id, claim] : claims_) use(claim.asked);
+    for (const SoldAhead& one : ahead_) use(one.asked);
     std::erase_if(numbers_, [&](const auto& one) { return !used.contains(one.first); });
     std::erase_if(names_, [&](const auto& one) { return !numbers_.contains(one.second); });
     forget_at_ = names_few + 2 * names_.size();
@@ -66,7 +69,10 @@ bool ResourceBook::of_market(const std::string& name) const {
                        [&](const ResourceOffer& one) { return one.name == name; });
 }
 
-void ResourceBook::set_licences(const std::vector<ResourceOffer>& all) { licences_ = all; }
+void ResourceBook::set_licences(const std::vector<ResourceOffer>& all) {
+    licences_ = all;
+    for (SoldAhead& one : ahead_) one.asked = asked(one.resources);
+}
 
 ResourceBook::Asked ResourceBook::asked(const JobTerms& terms) const {
     return terms.resources.empty() ? Asked{} : asked(*terms.resources);
@@ -186,8 +192,9 @@ std::optional<ResourceBook::Shortage> ResourceBook::short_of(const Job& job, con
     const bool is_own =
         sold.is_sold() && !sold.over && sold.node == node.id() && ahead_unix_ >= sold.start;
     const bool stays = !ahead_.empty() && !is_own && never_leaves(asked, node);
+    const Nanos leaves = stays ? end_of(job, ahead_unix_) : Nanos{};
     const auto ahead = [&](const Node* of, uint32_t name) {
-        return stays ? most_ahead(job, of, name, false) : 0;
+        return stays ? most_had(job, of, name, ahead_unix_, leaves, true).most : 0;
     };
     if (!asked.here.empty() && !is_there) {
         const NamedOffers here = offered(node);
@@ -212,10 +219,13 @@ bool ResourceBook::has_room(const Job& job, const Node& node, int32_t before) co
 // -------------------------------------------------------------------------------------------------
 // what was sold ahead
 
-bool ResourceBook::set_ahead(std::vector<Ahead> all, Nanos unix) {
+bool ResourceBook::set_ahead(const std::vector<Ahead>& all, Nanos unix) {
     ahead_unix_ = unix;
-    if (ahead_ == all) return false;
-    ahead_ = std::move(all);
+    if (std::ranges::equal(ahead_, all, [](const Ahead& a, const Ahead& b) { return a == b; }))
+        return false;
+    ahead_.clear();
+    for (const Ahead& one : all) ahead_.push_back({one, asked(one.resources)});
+    std::ranges::stable_sort(ahead_, {}, [](const SoldAhead& one) { return one.node; });
     return true;
 }
 
@@ -244,40 +254,50 @@ bool ResourceBook::never_leaves(const Asked& asked, const Node& node) const {
                        [&](const NamedAmount& one) { return is_device(node, one.name); });
 }
 
-// So many others have been sold at one moment of the time in which the job may have one; of that
-// node, or (null) of the market. with_claimed: those, too, that have it already, and what others
-// keep then.
-int64_t ResourceBook::most_ahead(const Job& job, const Node* node, uint32_t name,
-                                 bool with_claimed) const {
-    const Nanos end = end_of(job, ahead_unix_);
-    std::vector<std::pair<const Ahead*, int64_t>> others;
-    for (const Ahead& one : ahead_) {
-        if ((node && one.node != node->id()) || one.job == job.id() || one.start >= end) continue;
-        const bool claims = node ? claims_on(one.job, node->id()) : claims_.contains(one.job);
-        if (claims && !with_claimed) continue;
-        const Asked sold = asked(one.resources);
-        if (const NamedAmount* const amount = find_named(node ? sold.here : sold.licences, name))
-            others.emplace_back(&one, amount->count);
-    }
-    if (others.empty()) return 0;
-    std::set<Nanos> moments{ahead_unix_};
-    for (const auto& [one, amount] : others) moments.insert(std::max(has_from(*one), ahead_unix_));
-    int64_t most = 0;
-    for (const Nanos at : moments) {
-        int64_t sum = with_claimed ? kept(job, node, name, at) : 0;
-        for (const auto& [one, amount] : others)
-            if (has_from(*one) <= at && at < one->end) sum += amount;
-        most = std::max(most, sum);
-    }
-    return most;
+// Of one node (its rows stand together), or (null) of all.
+std::span<const ResourceBook::SoldAhead> ResourceBook::ahead_on(const Node* node) const {
+    if (!node) return ahead_;
+    const auto found = std::ranges::equal_range(
+        ahead_, node->id(), {}, [](const SoldAhead& one) -> const NodeName& { return one.node; });
+    return {found.begin(), found.end()};
 }
 
-// A job that got a device before its time keeps it until its time is over.
-Nanos ResourceBook::has_from(const Ahead& sold) const {
-    const Node* const node = book_.find_node(sold.node);
-    const bool stays =
-        node && claims_on(sold.job, sold.node) && never_leaves(asked(sold.resources), *node);
-    return stays ? std::min(sold.start, ahead_unix_) : sold.start;
+// What others have of that name, of that node or (null) of the market, at the moment from `from` on
+// and before `until` when they have most: what was sold to them for then and, but for
+// `not_yet_had`, what they keep.
+ResourceBook::Had ResourceBook::most_had(const Job& job, const Node* node, uint32_t name,
+                                         Nanos from, Nanos until, bool not_yet_had) const {
+    struct Other {
+        Nanos from, gone;
+        int64_t count;
+    };
+    std::vector<Other> others;
+    std::set<Nanos> moments{from};
+    for (const SoldAhead& one : ahead_on(node)) {
+        const NamedAmount* const amount =
+            find_named(node ? one.asked.here : one.asked.licences, name);
+        // kept() counts whoever is there after the end of his time.
+        if (!amount || one.job == job.id() || one.end <= ahead_unix_) continue;
+        const bool has = node ? claims_on(one.job, node->id()) : claims_.contains(one.job);
+        if (has && not_yet_had) continue;
+        const Node* const at = book_.find_node(one.node);
+        const bool stays = at && never_leaves(one.asked, *at);
+        // A job that got a device before its time keeps it until its time is over.
+        const bool is_there = stays && claims_on(one.job, one.node);
+        const Nanos begins = is_there ? std::min(one.start, ahead_unix_) : one.start;
+        const Nanos gone = stays ? one.end + leaves_within : one.end;
+        if (begins >= until || gone <= from) continue;
+        others.push_back({begins, gone, amount->count});
+        moments.insert(std::max(begins, from));
+    }
+    Had had{0, !others.empty()};
+    for (const Nanos at : moments) {
+        int64_t sum = not_yet_had ? 0 : kept(job, node, name, at);
+        for (const Other& one : others)
+            if (one.from <= at && at < one.gone) sum += one.count;
+        had.most = std::max(had.most, sum);
+    }
+    return had;
 }
 
 bool ResourceBook::claims_on(const JobId& id, const NodeName& node) const {
@@ -343,66 +363,32 @@ bool ResourceBook::is_kept(const Job& job, const Node& node) const {
         if (never_leaves(wants, node) || (to && never_leaves(wants, *to))) return true;
     }
     if (!never_leaves(wants, node)) return false;
+    const Nanos leaves = end_of(job, ahead_unix_);
     const auto lacks_some = [&](const NamedOffers& all, const NamedAmounts& amounts,
                                 const Node* of) {
         return std::any_of(amounts.begin(), amounts.end(), [&](const NamedAmount& one) {
             const NamedOffer* const offer = find_named(all, one.name);
-            const int64_t ahead = most_ahead(job, of, one.name, true);
-            return ahead > 0 && offer && offer->count - ahead < one.count;
+            const Had had = most_had(job, of, one.name, ahead_unix_, leaves, false);
+            return had.sold && offer && offer->count - had.most < one.count;
         });
     };
     return lacks_some(offered(node), wants.here, &node) ||
            lacks_some(offered(), wants.licences, nullptr);
 }
 
-// A holder of these may be there so long after the end of its time.
-Nanos ResourceBook::gap_of(const Asked& asked, const Node& node) const {
-    return never_leaves(asked, node) ? leaves_within : Nanos{};
-}
-
 bool ResourceBook::could_sell(const Job& job, const Node& node, Nanos start, Nanos end) const {
     const JobTerms& terms = job.record.report.terms;
     if (terms.resources.empty()) return true;
     const Asked wants = asked(terms);
-    struct Other {
-        const Ahead* sold;
-        Nanos from, gone;
-        Asked asked;
-    };
-    std::vector<Other> others;
-    std::vector<Nanos> moments{start};
-    for (const Ahead& one : ahead_) {
-        const Nanos from = has_from(one);
-        if (one.end <= ahead_unix_) continue;  // kept() counts whoever is there still
-        if (one.job == job.id() || from >= end + leaves_within || one.end + leaves_within <= start)
-            continue;
-        Asked sold = asked(one.resources);
-        const Node* const at = book_.find_node(one.node);
-        const Nanos gone = one.end + (at ? gap_of(sold, *at) : Nanos{});
-        others.push_back({&one, from, gone, std::move(sold)});
-        if (from > start) moments.push_back(from);
-    }
-    const Nanos leaves = end + gap_of(wants, node);
-    const auto holds = [&](const NamedOffers& offers, const NamedAmount& one, bool here) {
-        const NamedOffer* const offer = find_named(offers, one.name);
-        const int64_t all = offer ? offer->count : 0;
-        return std::all_of(moments.begin(), moments.end(), [&](Nanos at) {
-            int64_t had = one.count + kept(job, here ? &node : nullptr, one.name, at);
-            for (const Other& other : others) {
-                if (here && other.sold->node != node.id()) continue;
-                if (other.from >= leaves || at < other.from || at >= other.gone) continue;
-                const NamedAmount* const has =
-                    find_named(here ? other.asked.here : other.asked.licences, one.name);
-                had += has ? has->count : 0;
-            }
-            return had <= all;
+    const Nanos gone = never_leaves(wants, node) ? end + leaves_within : end;
+    const auto has_all = [&](const NamedOffers& all, const NamedAmounts& amounts, const Node* of) {
+        return std::all_of(amounts.begin(), amounts.end(), [&](const NamedAmount& one) {
+            const NamedOffer* const offer = find_named(all, one.name);
+            return offer &&
+                   offer->count - most_had(job, of, one.name, start, gone, false).most >= one.count;
         });
     };
-    const NamedOffers here = offered(node), licences = offered();
-    return std::all_of(wants.here.begin(), wants.here.end(),
-                       [&](const NamedAmount& one) { return holds(here, one, true); }) &&
-           std::all_of(wants.licences.begin(), wants.licences.end(),
-                       [&](const NamedAmount& one) { return holds(licences, one, false); });
+    return has_all(offered(node), wants.here, &node) && has_all(offered(), wants.licences, nullptr);
 }
 
 std::optional<ResourceNeed> ResourceBook::lacks(const JobTerms& terms, const Node& node) const {

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -59,8 +60,8 @@ class ResourceBook {
 
     // A job with a device never leaves, so devices that were sold ahead are given to nobody who may
     // have them still when their time comes. `unix`: now. True: others than before are.
-    bool set_ahead(std::vector<Ahead> all, Nanos unix);
-    const std::vector<Ahead>& ahead() const { return ahead_; }
+    // `all` in the order of nodes.
+    bool set_ahead(const std::vector<Ahead>& all, Nanos unix);
     // Whether what the job asks for there is kept for others to whom it was sold ahead.
     bool is_kept(const Job& job, const Node& node) const;
     // The sum that owners ask for all that it asks for there, for each of its CPUs per hour.
@@ -88,6 +89,9 @@ class ResourceBook {
     Reason why_taken(const Job& job, May&& may) const;
 
   private:
+    struct SoldAhead : Ahead {
+        Asked asked;
+    };
     struct Claim {
         Asked asked;
         std::array<NodeName, 2> places;
@@ -111,10 +115,14 @@ class ResourceBook {
     };
     bool is_device(const Node& node, uint32_t name) const;
     static Nanos end_of(const Job& job, Nanos unix);
-    Nanos has_from(const Ahead& sold) const;
-    Nanos gap_of(const Asked& asked, const Node& node) const;
     bool never_leaves(const Asked& asked, const Node& node) const;
-    int64_t most_ahead(const Job& job, const Node* node, uint32_t name, bool with_claimed) const;
+    std::span<const SoldAhead> ahead_on(const Node* node) const;
+    struct Had {
+        int64_t most = 0;
+        bool sold = false;  // some of it was sold ahead
+    };
+    Had most_had(const Job& job, const Node* node, uint32_t name, Nanos from, Nanos until,
+                 bool not_yet_had) const;
     int64_t kept(const Job& job, const Node* node, uint32_t name, Nanos from) const;
     bool claims_on(const JobId& id, const NodeName& node) const;
     Reason taken_by_weakest(const Job& job, const std::set<Shortage>& all) const;
@@ -129,8 +137,8 @@ class ResourceBook {
     mutable uint32_t last_ = 0;      // no number is used for a second name
     size_t forget_at_ = names_few;   // with so many names
     std::map<JobId, Claim> claims_;  // of those that have any
-    std::vector<Ahead> ahead_;
-    Nanos ahead_unix_;  // when ahead_ was set
+    std::vector<SoldAhead> ahead_;   // in the order of nodes
+    Nanos ahead_unix_;               // when ahead_ was set
     std::map<std::pair<NodeName, uint32_t>, int64_t> on_node_;
     std::map<uint32_t, int64_t> of_all_;
 };
