@@ -53,7 +53,7 @@ class Sites {
     // taken from its words, where it stands before a job.
     bool takes(uint64_t number, wire::CtlRequest& request);
     // A peer's question: whether it is answered here, with this site's name taken from it. Else it
-    // is refused.
+    // is refused. `listed`: so many jobs and nodes a list walks over.
     bool admits(uint64_t number, const Connection& c, wire::CtlRequest& request, size_t listed);
     Status answered(const Connection& c, const wire::Frame& frame);
 

@@ -192,7 +192,11 @@ START_TEST(the_root_of_another_site_is_good_for_its_market_alone) {
         ck_assert(p.server.closed.find("its market alone may call here") != std::string::npos);
         ck_assert(p.server.frames.empty());
     }
-    // own nodes are who they were, and a root that is known no more counts no more
+    // own nodes are who they were, whatever card was added; and a root that is known no more counts
+    // no more
+    lab->know_sites({{uni_ca.root.certificate.digest(), "uni"},
+                     {lab_ca.issuing.certificate.digest(), "evil"},
+                     {lab_ca.root.certificate.digest(), "worse"}});
     const auto own = tls_of(lab_ca.node("n1"));
     TlsPair p(lab->acceptor(), own->connector(market_role, ""));
     UNTIL(p.loop, p.server.frames.size() == 1);
