@@ -13,7 +13,7 @@ static int failed(souk_handle* market) {
 }
 
 int main(int argc, char** argv) {
-    souk_terms terms = {sizeof terms, NULL, NULL, 0, 0, 0, NULL};
+    souk_terms terms = {.size = sizeof terms};
     char id[64];
     char* json = NULL;
     const char* exit_key = "\"exit\":";

@@ -254,7 +254,7 @@ bool ResourceBook::never_leaves(const Asked& asked, const Node& node) const {
                        [&](const NamedAmount& one) { return is_device(node, one.name); });
 }
 
-// Of one node (its rows stand together), or (null) of all.
+// The rows of one node, which stand together, or (null) of all nodes.
 std::span<const ResourceBook::SoldAhead> ResourceBook::ahead_on(const Node* node) const {
     if (!node) return ahead_;
     const auto found = std::ranges::equal_range(
@@ -262,9 +262,9 @@ std::span<const ResourceBook::SoldAhead> ResourceBook::ahead_on(const Node* node
     return {found.begin(), found.end()};
 }
 
-// What others have of that name, of that node or (null) of the market, at the moment from `from` on
-// and before `until` when they have most: what was sold to them for then and, but for
-// `not_yet_had`, what they keep.
+// Returns how much others have of that name, of that node or (null) of the market, at the moment
+// from `from` on and before `until` when they have most. It counts what was sold to them for then
+// and, but for `not_yet_had`, what they keep.
 ResourceBook::Had ResourceBook::most_had(const Job& job, const Node* node, uint32_t name,
                                          Nanos from, Nanos until, bool not_yet_had) const {
     struct Other {

@@ -58,7 +58,7 @@ void RelayedQuestions::end(uint64_t number, wire::CtlReply reply) {
     open_.erase(it);
     reply.request = asked.request;
     if (!connections_.has(asked.connection)) return;
-    // What others say ends no connection of an own node.
+    // An answer of others ends no connection of an own node.
     if (reply.json.size() + reply_beside > connections_.at(asked.connection).channel->room()) {
         reply.ok = false;
         reply.json.clear();

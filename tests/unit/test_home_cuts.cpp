@@ -165,8 +165,9 @@ START_TEST(a_home_that_comes_back_gives_a_cut_up_or_finishes_it) {
     late.h.guest_up("n2", late.now, late.out);
     ck_assert_text(late.text(), "commit n2.1");
     late.said(1, "n2", 1, GuestState::frozen);
-    // The node of the component has let it go on. It is frozen all the same, by itself.
-    ck_assert_text(late.said(2, "n3", 1, GuestState::running).text(), "freeze n3.1");
+    // The node of the component has let it go on. It is paid for from then on, so it is written
+    // down, and is frozen all the same, by itself.
+    ck_assert_text(late.said(2, "n3", 1, GuestState::running).text(), "p freeze n3.1");
     late.said(2, "n3", 1, GuestState::frozen);
     ck_assert_text(late.phases(2), "frozen frozen");
 }

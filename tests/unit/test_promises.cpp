@@ -305,7 +305,7 @@ START_TEST(what_a_program_took_is_learned_with_a_band) {
     ck_assert(learned.of(7, "p" + std::to_string(RunTimes::programs_most - 1)));
     ck_assert(
         learned.of(7, "p" + std::to_string(RunTimes::programs_most - RunTimes::of_user_most)));
-    // Of all, those that ended last are known.
+    // The programs that ended last are known, whoever ran them.
     for (uint32_t uid = 100; uid < 100 + RunTimes::programs_most / RunTimes::of_user_most; ++uid) {
         r.report.uid = uid;
         for (size_t i = 0; i < RunTimes::of_user_most; ++i) see(i);
