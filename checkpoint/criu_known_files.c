@@ -56,8 +56,9 @@ static bool is_this_kernel(const char* boot) {
     return strcmp(now, boot) == 0;
 }
 
-static void read_list(void) {
+void know_files(void) {
     enum { head, boot, first, path = 2, device = 5, inode = 6, each = 11 };
+    if (all != NULL) return;  // the process that made this one has read it
     const int fd = open_image("souk-files", O_RDONLY);
     size_t bytes, strings = 0;
     char* const text = text_of_file(fd, &bytes);
@@ -76,13 +77,12 @@ static void read_list(void) {
     qsort(all, count, sizeof *all, by_path);
 }
 
-// `name` as CRIU has it: without its first slash. NULL: it is not listed.
+// Looks a file up whose name CRIU has without its first slash. NULL: it is not listed.
 static const struct listed* find(const char* name, size_t bytes, const char* end,
                                  char path[PATH_MAX]) {
     if (bytes + strlen(end) + 2 > PATH_MAX) return NULL;
     snprintf(path, PATH_MAX, "/%.*s%s", (int)bytes, name, end);
     const struct listed wanted = {.path = path};
-    if (all == NULL) read_list();
     return bsearch(&wanted, all, count, sizeof *all, by_path);
 }
 

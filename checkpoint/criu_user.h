@@ -71,8 +71,10 @@ bool ids_of(pid_t thread, uid_t* uid, gid_t* gid);
 /* criu_program.c, criu_seals.c: of a file that CRIU has opened, which is returned. */
 int program_with_path(int directory, const char* name, int fd);
 int watch_smaps(int directory, const char* name, int fd);
-/* criu_known_files.c: whether a dump has given a file that name, for a restore; another one in the
- * same directory of the file whose name is deleted; false: none is found. */
+/* criu_known_files.c: reads the list of the image, in a restore, before CRIU closes the image;
+ * tells whether a dump has given a file that name, for a restore; finds another one in the same
+ * directory of the file whose name is deleted (false: there is none). */
+void know_files(void);
 bool is_name_of_dump(const char* path);
 bool find_other_name(int directory, const char* deleted, char other[4096]);
 /* ... which process that directory is of; 0: of none. */
