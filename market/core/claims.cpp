@@ -27,6 +27,9 @@ Status sound(const NodeName& node, const JobReport& r) {
     };
     if (r.id.home != node) return refuse(" of another home");
     if (is_project(r.uid)) return refuse(" of a user with the number of a project");
+    // The solver gives named resources to single jobs alone, and a home lets no other ask.
+    if (!r.gang.empty() && !r.terms.resources.empty())
+        return refuse(" as a component that asks for named resources");
     const Relation is = relation_of(r);
     const bool is_there = is.room_where || is.lies_where;
     if ((is_there && r.where.empty()) || (is.room_to && r.to.empty()))

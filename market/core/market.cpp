@@ -209,6 +209,10 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
 }
 
 Status Market::provider_report(Node& node, const ProviderReport& r) {
+    for (const OpenHours& h : r.hours)
+        if (!h.is_sound())
+            return fail("node " + node.id() + " opens for " + std::to_string(h.to_s - h.from_s) +
+                        " s of a week");
     const ProviderReport old = std::exchange(node.record.report, r);
     const bool first = !std::exchange(node.record.has_report, true);
     node.leaving_of = r.on_market ? 0 : std::max(node.leaving_of, Places::guests_left(node));

@@ -184,6 +184,7 @@ struct OpenHours {
     static constexpr int32_t week_s = 7 * 24 * 3600;
     int32_t from_s = 0, to_s = 0;  // Unix time modulo a week; to_s <= from_s + a week
     Money price;                   // per CPU-hour
+    bool is_sound() const { return to_s > from_s && to_s <= from_s + week_s; }
     bool operator==(const OpenHours&) const = default;
 };
 

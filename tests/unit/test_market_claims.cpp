@@ -421,6 +421,40 @@ START_TEST(a_home_is_asked_in_pauses_that_grow_until_a_job_of_it_is_taken) {
 }
 END_TEST
 
+START_TEST(a_component_that_asks_for_named_resources_is_refused_and_the_market_goes_on) {
+    World w;
+    three_nodes(w);
+    connect_liar(w);
+    for (uint64_t seq = 1; seq <= 2; ++seq) {
+        JobReport r = ghost(seq, "", JobPhase::waiting);
+        r.gang = "evil.1";
+        r.components = 2;
+        r.component = static_cast<uint32_t>(seq);
+        says(w, r);
+    }
+    w.elsewhere = [](const Send&) { return true; };
+    w.decide();
+    JobReport r = w.market->find({"evil", 2})->record.report;
+    r.terms.resources = "gpu=1";
+    ck_assert(!w.market->report("evil", r, w.now).has_value());
+    w.decide();
+}
+END_TEST
+
+START_TEST(hours_that_end_before_they_begin_are_refused) {
+    World w;
+    three_nodes(w);
+    const ProviderReport good = w.providers.begin()->second;
+    const auto opens = [&](int32_t from, int32_t to) {
+        ProviderReport r = good;
+        r.hours = {{from, to, Money::units(1)}};
+        return w.market->report(r.node, r, w.now).has_value();
+    };
+    ck_assert(!opens(100, 50) && !opens(100, 100) && !opens(0, OpenHours::week_s + 1));
+    ck_assert(opens(OpenHours::week_s - 1, OpenHours::week_s) && opens(0, OpenHours::week_s));
+}
+END_TEST
+
 UNIT_SUITE(market_claims, jobs_that_stand_where_nobody_ordered_them_take_no_room,
            a_job_goes_from_an_ordered_place_to_no_other_by_its_homes_word,
            an_order_that_came_to_nothing_backs_no_claim,
@@ -434,4 +468,6 @@ UNIT_SUITE(market_claims, jobs_that_stand_where_nobody_ordered_them_take_no_room
            an_address_is_one_jobs_for_as_long_as_that_lives,
            a_user_has_so_many_jobs_in_the_book_whatever_home_they_are_of,
            the_last_of_the_book_is_for_those_who_have_few,
-           a_home_is_asked_in_pauses_that_grow_until_a_job_of_it_is_taken);
+           a_home_is_asked_in_pauses_that_grow_until_a_job_of_it_is_taken,
+           a_component_that_asks_for_named_resources_is_refused_and_the_market_goes_on,
+           hours_that_end_before_they_begin_are_refused);
