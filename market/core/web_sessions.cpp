@@ -9,21 +9,32 @@
 namespace souk::market {
 namespace {
 
-constexpr size_t all_max = 1'024, each_max = 16;
+// One node that speaks for many users leaves the others theirs.
+constexpr size_t all_max = 4'096, node_max = 256, each_max = 16;
 constexpr int wrong_max = 10;
+constexpr ptrdiff_t tries_node_max = 64;  // so many users of one node may have tried a wrong one
 constexpr Nanos wrong_within = Nanos::from_s(60);
 
-// Room for one more of this user: his oldest goes.
+// Makes room for one more of this user: his oldest goes, or that of the node which speaks for him.
+// `speaker`: of an entry.
 template <class Map>
-Status make_room(Map& all, const auto& is_his) {
-    auto oldest = all.end();
-    size_t his = 0;
+Status make_room(Map& all, const WebSessions::Speaker& who, const auto& speaker) {
+    auto oldest = all.end(), nodes_oldest = all.end();
+    size_t his = 0, of_node = 0;
     for (auto it = all.begin(); it != all.end(); ++it) {
-        if (!is_his(it->second)) continue;
+        const WebSessions::Speaker one = speaker(it->second);
+        if (one.via != who.via) continue;
+        ++of_node;
+        if (nodes_oldest == all.end() || it->second.ends < nodes_oldest->second.ends)
+            nodes_oldest = it;
+        if (one.uid != who.uid) continue;
         ++his;
         if (oldest == all.end() || it->second.ends < oldest->second.ends) oldest = it;
     }
-    if (his >= each_max) all.erase(oldest);
+    if (his >= each_max)
+        all.erase(oldest);
+    else if (!who.via.empty() && of_node >= node_max)
+        all.erase(nodes_oldest);
     if (all.size() < all_max) return {};
     return fail("too many are logged in at pages of this market; try again later");
 }
@@ -38,7 +49,7 @@ void WebSessions::forget_old(Nanos now) {
 
 Status WebSessions::add_token(const std::string& digest, const Speaker& user, Nanos now) {
     forget_old(now);
-    TRY(make_room(tokens_, [&](const Token& t) { return t.user.uid == user.uid; }));
+    TRY(make_room(tokens_, user, [](const Token& t) { return t.user; }));
     tokens_.insert_or_assign(digest, Token{user, now + web_token_life});
     return {};
 }
@@ -58,7 +69,10 @@ Result<uint32_t> WebSessions::exchange(const std::string& token, const std::stri
     TRY(one_more_try(web, now));
     const auto found = tokens_.find(token);
     if (found == tokens_.end()) {
-        if (wrong_.size() >= all_max) return fail("too many wrong tokens; try again in a minute");
+        const auto of_node = std::ranges::count_if(
+            wrong_, [&](const auto& one) { return one.first.second == web.via; });
+        if (wrong_.size() >= all_max || (!web.via.empty() && of_node >= tries_node_max))
+            return fail("too many wrong tokens; try again in a minute");
         Tries& tries = wrong_[{web.uid, web.via}];
         if (tries.count++ == 0) tries.since = now;
         return fail("this token is not good: it was used, is older than " +
@@ -72,7 +86,9 @@ Result<uint32_t> WebSessions::exchange(const std::string& token, const std::stri
         return fail("this souk-web runs as user " + std::to_string(web.uid) +
                     ", and may not serve others (web_user of marketd's configuration); run a "
                     "souk-web of your own");
-    TRY(make_room(sessions_, [&](const Begun& s) { return s.uid == known.user.uid; }));
+    TRY(make_room(sessions_, Speaker{known.user.uid, web.via}, [](const Begun& s) {
+        return Speaker{s.uid, s.web.via};
+    }));
     sessions_.insert_or_assign(session, Begun{known.user.uid, web, now + web_session_life});
     return known.user.uid;
 }

@@ -175,8 +175,23 @@ void LedgerKeeper::end_backup(Result<std::string> json) {
     connections_.send(connection, reply);
 }
 
-// A receipt that is not here,
-// or is another, was written by a later state of this market than the one that came up.
+// A receipt that is not here, or is another, was written by a later state of this market than the
+// one that came up. One node's word is one warning, so that others' are seen, too.
+void LedgerKeeper::heard_of_receipt(const NodeName& node, const ReceiptMark& seen,
+                                    const std::string& here) {
+    if (here == seen.head || !differing_.insert(node).second) return;
+    const std::string told = "node " + node + " has seen receipt " + std::to_string(seen.seq);
+    if (here.empty())
+        warnings_.add(told + ", and the ledger that came up ended at " +
+                      std::to_string(market_.ledger().last()) +
+                      ": it is an older state (a backup that was put back?); what was charged "
+                      "since is not in it");
+    else
+        warnings_.add(told +
+                      " as another than the one here: the ledger that came up was an older state, "
+                      "and has gone on since");
+}
+
 wire::CtlReply LedgerKeeper::compare(const Connection& c, const wire::CtlRequest& request) {
     if (request.uid != 0 || c.kind != Connection::Kind::agent)
         return refusal(request, "ledger-seen is a question of agents");
@@ -185,19 +200,7 @@ wire::CtlReply LedgerKeeper::compare(const Connection& c, const wire::CtlRequest
         if (!seen) return refusal(request, seen.error());
         const auto here = records_.book().hash_of(seen->seq);
         if (!here) return refusal(request, here.error());
-        const std::string told =
-            "node " + c.node + " has seen receipt " + std::to_string(seen->seq);
-        if (here->empty())
-            warnings_.add(
-                told + ", and the ledger that came up ended at " +
-                std::to_string(market_.ledger().last()) +
-                ": it is an older state (a backup that was put back?); what was charged since is "
-                "not in it");
-        else if (*here != seen->head)
-            warnings_.add(
-                told +
-                " as another than the one here: the ledger that came up was an older state, and "
-                "has gone on since");
+        heard_of_receipt(c.node, *seen, *here);
     }
     wire::CtlReply reply;
     reply.request = request.request;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ class LedgerKeeper {
     void close();
 
   private:
+    void heard_of_receipt(const NodeName& node, const ReceiptMark& seen, const std::string& here);
     struct Backup {
         std::string file;
         StateCopy copy;
@@ -66,6 +68,7 @@ class LedgerKeeper {
     ReplyQueue& replies_;
     Warnings& warnings_;
     StepTaker& steps_;
+    std::set<NodeName> differing_;  // nodes that have seen receipts which are not here
     std::optional<ReceiptWalk> walk_;
     std::vector<Reply> walkers_;  // those who wait for the walk
     Timer walk_timer_;

@@ -255,7 +255,9 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         return {};
     }
     if (request.verb == "quote") {
-        quotes_.push_back({number, c.node, std::move(request)});
+        const wire::CtlRequest asked = request;
+        if (const Status taken = quotes_.take({number, c.node, std::move(request)}); !taken)
+            replies_.refuse(number, asked, as_asked(taken.error()));
         wake();
         return {};
     }
@@ -356,9 +358,7 @@ void Marketd::step() {
     market_.solve(Loop::now(), out);
     if (decision_log_) decision_log_->stepped(market_, unix_now());
     records_.store(out.store);
-    for (const QuoteAsked& q : std::exchange(quotes_, {}))
-        replies_.put(q.connection,
-                     quote_reply(market_, q.home, program_ != nullptr, q.request, Loop::now()));
+    const bool more_quotes = quotes_.answer([this](const auto& asked) { quote(asked); }, Loop::now);
     if (records_.finished().count() > config_.finished_max) records_.trim_finished();
     for (market::Send& s : out.send) held_.push_back(std::move(s));
     if (!std::exchange(release_waits_, true))
@@ -373,6 +373,13 @@ void Marketd::step() {
     const Nanos took = Loop::now() - began;
     const Nanos rest = std::min(Nanos{took.ns / 2}, rest_max);
     rests_until_ = took < long_step ? Nanos{} : Loop::now() + rest;
+    if (more_quotes) wake();
+}
+
+void Marketd::quote(const QuoteDesk::Asked& asked) {
+    if (!connections_.has(asked.connection)) return;
+    replies_.put(asked.connection,
+                 quote_reply(market_, asked.from, program_ != nullptr, asked.request, Loop::now()));
 }
 
 void Marketd::flush() {

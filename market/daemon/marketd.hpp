@@ -43,6 +43,7 @@
 #include "market/daemon/step_taker.hpp"
 #include "market/daemon/web_desk.hpp"
 #include "market/wire/plan_reply.hpp"
+#include "market/wire/quote_desk.hpp"
 
 namespace souk {
 
@@ -77,6 +78,7 @@ class Marketd final : private StepTaker, private Connections::Listener {
 
     void wake() override;
     void step() override;
+    void quote(const QuoteDesk::Asked& asked);
     void flush();
     void release();
     void solver_answered(Result<std::vector<market::Solver::Assignment>> allocation);
@@ -100,16 +102,11 @@ class Marketd final : private StepTaker, private Connections::Listener {
     Sites sites_;
     WebDesk web_;
     PlanDesk plans_;
+    QuoteDesk quotes_;  // answered when a step is decided
     MarketFigures figures_;
     std::unique_ptr<MetricsPage> metrics_page_;
     std::unique_ptr<StatusFile> status_file_;
     std::vector<market::Send> held_;  // decided, and not yet durable
-    struct QuoteAsked {
-        uint64_t connection;
-        NodeName home;
-        wire::CtlRequest request;
-    };
-    std::vector<QuoteAsked> quotes_;  // answered when this iteration's step is decided
     bool step_due_ = false, release_waits_ = false;
     Nanos rests_until_ = Nanos{};
     Nanos input_at_ = Nanos::never();  // when the first thing came that is not decided on yet

@@ -21,7 +21,7 @@ class NodeQuestions {
         : market_(market),
           records_(records),
           connections_(connections),
-          relayed_(loop, connections, SIZE_MAX, SIZE_MAX) {}
+          relayed_(loop, connections, each_max, user_max) {}
 
     // An error: the node cannot be asked, or the caller may not ask that.
     Status ask(uint64_t connection, const wire::CtlRequest& request);
@@ -31,6 +31,9 @@ class NodeQuestions {
     void close() { relayed_.close(); }
 
   private:
+    // One node that answers nothing, or one user, leaves the others theirs.
+    static constexpr size_t each_max = 64, user_max = 16;
+
     static std::string said_of(const NodeName& node) { return "node " + node; }
     Status may_ask(const wire::CtlRequest& request, const JobId& id) const;
     Result<NodeName> node_to_ask(const wire::CtlRequest& request, const JobId& id) const;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t limit_ms_max = 86'400'000;
 constexpr size_t waiters_max = 1'024;
+constexpr ptrdiff_t user_waiters_max = 32;  // of one connection
 
 Result<int64_t> whole(const std::string& text) {
     const auto value = whole_number<int64_t>(text);
@@ -62,7 +63,11 @@ Status OperatorWaits::await(uint64_t connection, const wire::CtlRequest& request
     if (const auto* const job = market_.find(w.job);
         request.uid != 0 && (!job || request.uid != job->record.report.uid))
         return fail(CauseCode::not_allowed, "only root, or the job's user, may wait for an order");
-    if (request.uid != 0 && waiters_.size() >= waiters_max / 2)
+    w.uid = request.uid;
+    const auto own = std::count_if(waiters_.begin(), waiters_.end(), [&](const Waiter& other) {
+        return other.connection == connection && other.uid == w.uid;
+    });
+    if (w.uid != 0 && (waiters_.size() >= waiters_max / 2 || own >= user_waiters_max))
         return fail(CauseCode::too_many, "too many wait for orders");
     if (request.args[1] != "-") w.node = request.args[1];
     w.freezes = request.args[2] == "freeze";

@@ -28,6 +28,7 @@ class OperatorWaits {
   private:
     struct Waiter {
         uint64_t connection = 0, request = 0;
+        uint32_t uid = 0;
         JobId job;
         NodeName node;
         bool freezes = false;

@@ -108,7 +108,7 @@ START_TEST(a_users_seventeenth_session_ends_his_first_one_and_there_is_a_bound_f
     ck_assert(!w.all.user_of(first, ann, start));
     ck_assert_text(w.user(ann), "user 1000");
     int refused = 0;
-    for (uint32_t uid = 2'000; uid < 3'100; ++uid)
+    for (uint32_t uid = 2'000; uid < 6'200; ++uid)
         refused += !w.all.add_token(w.secret(), {uid, ""}, start).has_value();
     ck_assert_int_ge(refused, 76);
 }
@@ -132,9 +132,24 @@ START_TEST(a_page_asks_what_it_shows_and_orders_one_job_about) {
 }
 END_TEST
 
+START_TEST(a_node_that_speaks_for_many_users_leaves_the_others_theirs) {
+    World w;
+    const std::string ours = w.token(ann);
+    const std::string theirs = w.token({1000, "node n2"});
+    for (uint32_t uid = 0; uid < 5'000; ++uid) w.token({uid, "node evil"});
+    for (int i = 0; i < 40; ++i) w.token({1000, "node evil"});  // in the name of another's user
+    ck_assert(w.token(bob) != "no token" && w.token({1001, "node n2"}) != "no token");
+    for (uint32_t uid = 0; uid < 5'000; ++uid) w.exchange("wrong", {uid, "node evil"});
+    ck_assert(has(w.exchange("wrong", {7, "node n2"}), "not good"));
+    ck_assert_text(w.exchange(ours, ann), "user 1000");
+    ck_assert_text(w.exchange(theirs, {1000, "node n2"}), "user 1000");
+}
+END_TEST
+
 UNIT_SUITE(web_sessions, a_token_is_good_once_and_for_two_minutes,
            a_souk_web_serves_its_own_user_unless_it_is_roots_or_the_configured_one,
            a_session_is_of_the_souk_web_that_began_it_until_it_ends,
            wrong_tokens_are_few_in_a_minute_and_others_are_not_kept_waiting,
            a_users_seventeenth_session_ends_his_first_one_and_there_is_a_bound_for_all,
-           a_page_asks_what_it_shows_and_orders_one_job_about);
+           a_page_asks_what_it_shows_and_orders_one_job_about,
+           a_node_that_speaks_for_many_users_leaves_the_others_theirs);
