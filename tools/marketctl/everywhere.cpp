@@ -10,6 +10,7 @@
 
 #include "kernel/base/cause.hpp"
 #include "kernel/base/ids.hpp"
+#include "kernel/base/text.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "tools/common/table.hpp"
 #include "tools/common/typed_options.hpp"
@@ -39,13 +40,16 @@ struct Site {
     }
 };
 
-// Puts the site before the job or the node that one of these keys names.
+// Puts the site before the job or the node that one of these keys names, and blanks what would
+// control a terminal.
 void name_fully(Json& value, const std::string& site, size_t depth = 0) {
     constexpr std::string_view keys[] = {"id",   "array", "gang", "group", "first",
                                          "node", "where", "home", "job",   "going_to"};
     if (depth > depth_max) return;
     if (value.is_array())
         for (Json& one : value) name_fully(one, site, depth + 1);
+    // A line break within a text would begin a row that looks like one of ours.
+    if (value.is_string()) value = blank_controls(value.get_ref<const std::string&>());
     if (!value.is_object()) return;
     for (auto& [key, one] : value.items()) {
         name_fully(one, site, depth + 1);
