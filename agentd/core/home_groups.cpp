@@ -22,25 +22,67 @@ bool is_as_it_should(const JobAfter& array) {
 
 enum class Ending : uint8_t { open, as_it_should, otherwise };
 
+// The arrays that a job names, each with its elements.
+using Arrays = std::map<uint64_t, std::vector<const HomeJob*>>;
+
+// One walk finds them all: a user may have many jobs, and name many arrays.
+Arrays arrays_of(const std::vector<JobAfter>& afters, const HomeGroups::Jobs& jobs) {
+    Arrays named;
+    for (const JobAfter& after : afters) named[after.seq];
+    if (named.empty()) return named;
+    for (auto it = jobs.lower_bound(named.begin()->first); it != jobs.end(); ++it) {
+        const uint64_t array = it->second.group.array;
+        if (array == 0) continue;
+        if (const auto found = named.find(array); found != named.end())
+            found->second.push_back(&it->second);
+    }
+    return named;
+}
+
 // Tells how a job or an array that is waited for has ended, and notes failures of the array.
 // Nothing: the user has no such job.
-std::optional<Ending> ending_of(JobAfter& after, const HomeGroups::Jobs& jobs, uint32_t uid) {
-    bool found = false, open = false, single_is = false;
-    for (auto it = jobs.lower_bound(after.seq); it != jobs.end(); ++it) {
-        const HomeJob& other = it->second;
-        if (!after.whole && it->first != after.seq) break;
-        if (after.whole && other.group.array != after.seq) continue;
-        if (uid != 0 && other.spec.launch.uid != uid) return {};
-        found = true;
-        open = open || !has_ended(other);
-        after.failed = after.failed || (has_ended(other) && !ended_well(other));
-        single_is = has_ended(other) && is_as_it_should(after, other);
+std::optional<Ending> ending_of(JobAfter& after, const HomeGroups::Jobs& jobs, const Arrays& arrays,
+                                uint32_t uid) {
+    bool open = false, single_is = false;
+    const auto single = jobs.find(after.seq);
+    std::vector<const HomeJob*> all;
+    if (after.whole)
+        all = arrays.at(after.seq);
+    else if (single != jobs.end())
+        all = {&single->second};
+    if (all.empty()) return {};
+    for (const HomeJob* const other : all) {
+        if (uid != 0 && other->spec.launch.uid != uid) return {};
+        open = open || !has_ended(*other);
+        after.failed = after.failed || (has_ended(*other) && !ended_well(*other));
+        single_is = has_ended(*other) && is_as_it_should(after, *other);
     }
-    if (!found) return {};
     if (after.whole && after.how == JobAfter::How::well && after.failed) return Ending::otherwise;
     if (open) return Ending::open;
     return (after.whole ? is_as_it_should(after) : single_is) ? Ending::as_it_should
                                                               : Ending::otherwise;
+}
+
+// Keeps each job once, since its end is heard once. An array that is named by its first job stands
+// for all of its elements.
+Result<std::vector<JobAfter>> expanded(const JobTies& g, const Arrays& arrays) {
+    std::vector<JobAfter> all;
+    for (JobAfter after : g.afters) {
+        const std::vector<const HomeJob*>& elements = arrays.at(after.seq);
+        if (std::exchange(after.each, false)) {
+            const auto same = std::ranges::find_if(
+                elements, [&](const HomeJob* one) { return one->group.index == g.index; });
+            if (same == elements.end())
+                return fail(CauseCode::not_found,
+                            "--after: the array has no element " + std::to_string(g.index));
+            after.seq = (*same)->id.seq;
+            after.whole = false;
+        } else {
+            after.whole = !elements.empty();
+        }
+        if (std::ranges::find(all, after) == all.end()) all.push_back(after);
+    }
+    return all;
 }
 
 void set_default(std::vector<std::string>& env, const std::string& name, const std::string& value) {
@@ -72,12 +114,20 @@ Status HomeGroups::check(HomeJob& job, const Jobs& jobs) {
                 CauseCode::not_found,
                 "there is no array " + JobId{job.id.home, g.array}.text() + " of yours here");
     }
-    TRY(expand(g, jobs));
+    if (g.after != 0)
+        g.afters.push_back(
+            {std::exchange(g.after, 0), g.after_ok ? JobAfter::How::well : JobAfter::How::ended});
+    g.after_ok = false;
+    if (g.afters.size() > JobTies::afters_max)
+        return fail(CauseCode::too_many, "--after: it waits for more than " +
+                                             std::to_string(JobTies::afters_max) + " jobs");
+    const Arrays arrays = arrays_of(g.afters, jobs);
+    TRY_ASSIGN(g.afters, expanded(g, arrays));
     std::vector<JobAfter> left;
     bool one_is = false;
     for (JobAfter after : g.afters) {
         const std::string other_id = JobId{job.id.home, after.seq}.text();
-        const std::optional<Ending> now = ending_of(after, jobs, uid);
+        const std::optional<Ending> now = ending_of(after, jobs, arrays, uid);
         if (!now)
             return fail(CauseCode::not_found,
                         "--after: this node has no job " + other_id + " of yours");
@@ -94,39 +144,6 @@ Status HomeGroups::check(HomeJob& job, const Jobs& jobs) {
         return fail(CauseCode::not_possible, "--after: none of these jobs has ended so");
     if (g.after_any && one_is) left.clear();
     g.afters = std::move(left);
-    return {};
-}
-
-// Keeps each job once, since its end is heard once. An array that is named by its first job stands
-// for all of its elements.
-Status HomeGroups::expand(JobTies& g, const Jobs& jobs) {
-    using How = JobAfter::How;
-    if (g.after != 0)
-        g.afters.push_back({std::exchange(g.after, 0), g.after_ok ? How::well : How::ended});
-    g.after_ok = false;
-    if (g.afters.size() > JobTies::afters_max)
-        return fail(CauseCode::too_many, "--after: it waits for more than " +
-                                             std::to_string(JobTies::afters_max) + " jobs");
-    std::vector<JobAfter> all;
-    for (JobAfter after : g.afters) {
-        const auto of_array = [&](const auto& entry) {
-            return entry.second.group.array == after.seq;
-        };
-        const auto from = jobs.lower_bound(after.seq);
-        if (std::exchange(after.each, false)) {
-            const auto same = std::find_if(from, jobs.end(), [&](const auto& entry) {
-                return of_array(entry) && entry.second.group.index == g.index;
-            });
-            if (same == jobs.end())
-                return fail(CauseCode::not_found,
-                            "--after: the array has no element " + std::to_string(g.index));
-            after.seq = same->first;
-        } else {
-            after.whole = std::any_of(from, jobs.end(), of_array);
-        }
-        if (std::ranges::find(all, after) == all.end()) all.push_back(after);
-    }
-    g.afters = std::move(all);
     return {};
 }
 

@@ -37,7 +37,6 @@ class HomeGroups {
   private:
     using Name = std::pair<uint32_t, std::string>;  // of jobs of one user
     using Waiters = std::map<uint64_t, std::set<uint64_t>>;
-    static Status expand(JobTies& group, const Jobs& jobs);
     Waiters& waiters_of(const JobAfter& after);
     void stop_waiting(const JobAfter& after, uint64_t seq);
     bool has_namesake_before(const HomeJob& job) const;
