@@ -268,7 +268,7 @@ void start_job(int spec_fd, int cgroup, int filter, bool hold) {
     int report[2], gate[2] = {-1, -1};
     if (pipe2(report, O_CLOEXEC) != 0 || (hold && pipe2(gate, O_CLOEXEC) != 0))
         return not_started(errno, false, "make a pipe", ""), forget_launch();
-    begin_pids();
+    if (g.of_one) begin_pids();  // a capsule that is nobody's has one job alone
     const pid_t pid = fork_into(cgroup);
     const int code = errno;
     if (pid == 0) {
