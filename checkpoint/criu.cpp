@@ -321,10 +321,14 @@ Trouble CriuSession::why_failed(CauseCode otherwise, const std::string& first_er
                     ? because(CauseCode::restore_failed, {{"text", refusal}})
                     : because(CauseCode::dump_refused, {{"text", "cannot move: " + refusal}}),
                 std::move(lines)};
-    if (code == CauseCode::criu_cannot_restore)
+    if (code == CauseCode::criu_cannot_restore) {
         if (std::string file = criu_unopened_file(lines); !file.empty())
             return {because(CauseCode::file_not_opened, {{"text", std::move(file)}}),
                     std::move(lines)};
+        if (std::string file = criu_other_file(lines); !file.empty())
+            return {because(CauseCode::file_changed, {{"text", std::move(file)}}),
+                    std::move(lines)};
+    }
     return {because(code), std::move(lines)};
 }
 

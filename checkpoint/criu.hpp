@@ -186,6 +186,9 @@ CauseCode criu_cause(std::string_view lines);
 // Returns CRIU's complaint about a file that it could not open for the job, as "cannot open PATH:
 // REASON"; empty if the lines have none.
 std::string criu_unopened_file(std::string_view lines);
+// Returns what CRIU says of a file that it takes for another one, as "PATH is another file now, of
+// another WHAT"; empty if the lines have none.
+std::string criu_other_file(std::string_view lines);
 // Returns why the code that is loaded into CRIU has refused a dump; empty: it has not.
 std::string criu_refusal(std::string_view lines);
 

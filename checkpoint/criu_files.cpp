@@ -115,6 +115,17 @@ std::string criu_unopened_file(std::string_view lines) {
            std::string(line.substr(to + between.size()));
 }
 
+std::string criu_other_file(std::string_view lines) {
+    // The same file, validate_file and open_path: a size, a mode or a build id.
+    constexpr std::string_view before = "File ", between = " has bad ";
+    const size_t at = lines.find(between), from = lines.rfind(before, at);
+    if (at == lines.npos || from == lines.npos) return {};
+    const std::string_view path = lines.substr(from + before.size(), at - from - before.size());
+    const std::string_view what = lines.substr(at + between.size());
+    return "/" + std::string(path) + " is another file now, of another " +
+           std::string(what.substr(0, std::min(what.find('\n'), what.find("; Error "))));
+}
+
 std::string criu_refusal(std::string_view lines) {
     constexpr std::string_view before = "Error (souk): ";  // criu_user.c, refuse
     const size_t from = lines.find(before);

@@ -320,7 +320,8 @@ int openat64(int directory, const char* path, int flags, ...) {
         if (must_be_users() && strcmp(path, "loginuid") == 0 && (flags & O_ACCMODE) != O_RDONLY)
             return plain_open(AT_FDCWD, "/dev/null", flags, mode);
         const int fd = before_limits(directory, path, plain_open(directory, path, flags, mode));
-        return program_with_path(directory, path, watch_smaps(directory, path, fd));
+        return program_with_path(directory, path,
+                                 watch_smaps(directory, path, image_of_files(path, fd)));
     }
     return open_of_job(directory, path, flags, mode);
 }

@@ -77,6 +77,8 @@ int watch_smaps(int directory, const char* name, int fd);
 void know_files(void);
 bool is_name_of_dump(const char* path);
 bool find_other_name(int directory, const char* deleted, char other[4096]);
+/* ... an image that CRIU has opened, which is returned. */
+int image_of_files(const char* name, int fd);
 /* ... which process that directory is of; 0: of none. */
 pid_t process_at(int directory);
 /* ... of what CRIU has read there; returns `n`. */

@@ -11,6 +11,7 @@ import pytest
 
 import conftest
 from conftest import BIN, Market, bring_up, until
+from test_thaw_trial import Sharer, changes_of
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse here")
 
@@ -287,3 +288,10 @@ def test_at_its_home_it_has_the_tree_itself_and_no_server_between(market, top):
     (top / "enough").touch()
     assert job.wait() == 0, job.told
     assert market.job(job.id)["failed_moves"] == 0
+
+
+def test_a_file_that_others_change_at_home_is_the_same_file(market, top):
+    sharer = Sharer(market, top, "--files=home", "--node", "n3")
+    for node, change in zip(("n1", "n3", "n2"), changes_of(sharer.file)):
+        sharer.frozen_while(change, node)
+    assert market.job(sharer.job.id)["failed_moves"] == 0

@@ -139,6 +139,13 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
                    "cannot open /a; b: c");
     ck_assert_text(criu_unopened_file("Can't open file a on restore: b on restore: c"),
                    "cannot open /a on restore: b: c");
+    ck_assert_text(criu_other_file("Error (criu/files-reg.c:2175): File a/b has bad size 7 (expect "
+                                   "6); Error (criu/files.c:1): Unable to open fd=3"),
+                   "/a/b is another file now, of another size 7 (expect 6)");
+    ck_assert_text(criu_other_file("File a has bad build-ID\nError (x): y"),
+                   "/a is another file now, of another build-ID");
+    for (const char* none_of_these : {"", "File a", "has bad size", "Error (x): a has bad b"})
+        ck_assert_text(criu_other_file(none_of_these), "");
     const std::string refusal =
         criu_refusal("Error (souk): x; it can move y; Error (criu/a.c:1): z");
     ck_assert(because(dump_refused, {{"text", refusal}}) == "x; it can move y");
