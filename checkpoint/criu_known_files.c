@@ -8,7 +8,8 @@
 // - CRIU takes a file for another one if its length or its mode differs from what it was. Others
 //   may change both of a file that the job shares with them: a database, a log. If the inode is the
 //   same, CRIU reads an image without the two. A program or a library keeps them, since CRIU
-//   compares its build id with them: one that was written over is another program.
+//   compares its build id with them: one that was written over is another program. What the
+//   capsule lays over files of the kernel is another text on each node.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -25,6 +26,8 @@
 #include <unistd.h>
 
 #include "checkpoint/criu_user.h"
+#include "kernel/sys/process/init_protocol.h"
+#include "kernel/sys/process/laid_over.h"
 
 enum { bytes_max = 256 << 20 };
 
@@ -136,12 +139,24 @@ bool find_other_name(int directory, const char* deleted, char other[PATH_MAX]) {
 // -------------------------------------------------------------------------------------------------
 // lengths and modes
 
+static bool is_laid_over(const char* path) {
+    static const char* const all[] = SOUK_LAID_OVER;
+    const size_t top = sizeof SOUK_FILES_ROOT - 1;
+    if (strncmp(path, SOUK_FILES_ROOT "/", top + 1) == 0) path += top;
+    for (size_t i = 0; i < sizeof all / sizeof *all; ++i)
+        if (strcmp(path, all[i]) == 0) return true;
+    return false;
+}
+
 // Files of the job's home (agentd/init/setup.cpp) are compared before the job runs, on whatever
 // node, by a number that only who knows the home's tree can reckon; so is one without that name.
 static bool is_the_same(const char* name, size_t bytes) {
     char path[PATH_MAX];
     const struct listed* one = find(name, bytes, " (deleted)", path);
     if (one != NULL) return one_kernel;
+    if (bytes + 2 > sizeof path) return false;
+    snprintf(path, sizeof path, "/%.*s", (int)bytes, name);
+    if (is_laid_over(path)) return true;
     if ((one = find(name, bytes, "", path)) == NULL) return false;
     if (strcmp(one->type, "fuse.souk") == 0) return true;
     as_user();

@@ -18,6 +18,7 @@
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/process/init_protocol.h"
+#include "kernel/sys/process/laid_over.h"
 #include "kernel/sys/store/network_files.hpp"
 
 namespace souk {
@@ -155,6 +156,14 @@ bool keeps_inodes(std::string_view type) {
 }
 
 bool is_device(const OpenFile& f) { return f.kind == S_IFCHR || f.kind == S_IFBLK; }
+
+// Each node's is another one (agentd/init/setup.cpp), and some nodes have none.
+bool is_laid_over(const OpenFile& f) {
+    static constexpr std::string_view all[] = SOUK_LAID_OVER;
+    std::string_view path = f.path;
+    if (path.starts_with(SOUK_FILES_ROOT "/")) path.remove_prefix(sizeof SOUK_FILES_ROOT - 1);
+    return std::ranges::find(all, path) != std::end(all);
+}
 
 constexpr std::string_view deleted = " (deleted)";
 bool is_deleted(const OpenFile& f) { return f.path.ends_with(deleted); }
@@ -298,12 +307,14 @@ Status same_files(const OpenFiles& dumped, const OpenFiles& restored, const std:
     Names names;
     for (const OpenFile& was : dumped.files) names.insert({was.device, was.inode, was.path});
     for (const OpenFile& f : restored.files) {
+        if (is_laid_over(f)) continue;
         if (f.place == map_place)
             mapped[f.pid].push_back(&f);
         else
             places[{f.pid, f.place}] = &f;
     }
     for (const OpenFile& was : dumped.files) {
+        if (is_laid_over(was)) continue;
         if (was.place == map_place) {
             maps[was.pid].push_back(&was);
             continue;

@@ -13,6 +13,7 @@
 //                     of the node that lies over the home's tree, as any other of the node; of what
 //                     its home has put back (srun --files-snapshot) the path
 //   a device          its number
+//   what the capsule lays over files of the kernel (/proc/cpuinfo)   nothing
 // Deleted files come from the image; pipes, sockets and the files of /proc are of the capsule.
 #pragma once
 

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "agentd/init/init.hpp"
+#include "kernel/sys/process/laid_over.h"
 #include "kernel/sys/process/read_ahead.hpp"
 
 namespace souk::init {
@@ -198,13 +199,13 @@ void show_instead(const char* own, const char* kernels, Fill&& fill) {
 void set_up_cpus() {
     const unsigned cpus = cpus_of_job();
     if (cpus == 0) return;
-    show_instead("/run/souk.cpus", "/sys/devices/system/cpu/online", [&](int to) {
+    show_instead("/run/souk.cpus", SOUK_CPUS_ONLINE, [&](int to) {
         char text[16];
         const int n = cpus == 1 ? snprintf(text, sizeof text, "0\n")
                                 : snprintf(text, sizeof text, "0-%u\n", cpus - 1);
         return write_all(to, text, static_cast<size_t>(n));
     });
-    show_instead("/run/souk.cpuinfo", "/proc/cpuinfo",
+    show_instead("/run/souk.cpuinfo", SOUK_CPUS_LISTED,
                  [&](int to) { return copy_cpu_list(to, cpus); });
 }
 

@@ -169,7 +169,11 @@ say()
 """
 
 
-@pytest.mark.skipif(os.cpu_count() < 2, reason="a job of one CPU has all of the machine's")
+one_is_not_all = pytest.mark.skipif(os.cpu_count() < 2,
+                                    reason="a job of one CPU has all of the machine's")
+
+
+@one_is_not_all
 @pytest.mark.parametrize("files", [[], ["--files=home"]])
 def test_what_counts_processors_in_sys_and_proc_finds_as_many_also_after_a_move(market, files):
     job = subprocess.Popen([f"{BIN}/srun", "-p", "40", "-c", "1", *files,
@@ -188,3 +192,39 @@ def test_what_counts_processors_in_sys_and_proc_finds_as_many_also_after_a_move(
     finally:
         job.kill()
         job.wait()
+
+
+HOLDS = """import sys
+infos, online = open("/proc/cpuinfo"), open("/sys/devices/system/cpu/online")
+for line in sys.stdin:
+    infos.seek(0), online.seek(0)
+    print(infos.read().count("processor\t"), online.read().split(), flush=True)
+"""
+
+
+@one_is_not_all
+@pytest.mark.parametrize("files", [[], ["--files=home"]])
+def test_who_holds_the_list_of_its_processors_reads_that_of_the_new_node(market, files):
+    job = market.srun("-p", "40", "-c", "1", *files, "/usr/bin/python3", "-c", HOLDS,
+                      stdin=subprocess.PIPE)
+
+    def says(what):
+        before = job.lines()
+        job.process.stdin.write(b"\n")
+        job.process.stdin.flush()
+        job.printed(before + 1)
+        assert bytes(job.out).decode().splitlines()[-1] == what
+    says("1 ['0']")
+    # The lists of this node are longer from here on, as if it were another machine.
+    one = next(iter(market.capsules(job.id)[0][2]))
+    for name, more in ("souk.cpuinfo", "processor\t: 1"), ("souk.cpus", "more"):
+        subprocess.run(["nsenter", "-t", str(one), "-m", "sh", "-c",
+                        f"echo '{more}' >>/run/{name}"], check=True)
+    says("2 ['0', 'more']")
+    to = next(n for n in ("n1", "n2") if n != market.job(job.id)["where"])
+    market.tool("marketctl", "--hold", "move", job.id, to)
+    says("1 ['0']")
+    market.tool("marketctl", "--hold", "freeze", job.id)
+    market.tool("marketctl", "--hold", "thaw", job.id, to)
+    says("1 ['0']")
+    assert market.job(job.id)["failed_moves"] == 0

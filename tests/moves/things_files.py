@@ -300,6 +300,10 @@ def sys_file(place):
     return lambda: [os.pread(fd, 99, 0).decode(), flags(fd)]
 
 
+shown(KINDS, "a file that others make longer or shorter", "cluster/test_thaw_trial.py::"
+      "test_a_file_that_others_make_longer_or_shorter_is_the_same_file")
+shown(KINDS, "the list of its CPUs (/proc/cpuinfo)", "cluster/test_arrays.py::"
+      "test_who_holds_the_list_of_its_processors_reads_that_of_the_new_node")
 shown(KINDS, "a file of its control group", "cluster/test_descriptors.py::"
       "test_files_of_its_control_groups_stay_open_and_are_of_those_it_is_in")
 shown(KINDS, "a file of /proc that is read in part", "cluster/test_attributes.py::"
