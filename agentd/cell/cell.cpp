@@ -324,8 +324,9 @@ Status Cell::can_be_dumped() const {
     if (!site_.restriction.empty() && job_.spec.launch.uid != 0)
         return fail_because(CauseCode::lacks_sys_resource);
     const bool node_tmp = job_.spec.files == FilesMode::home && job_.spec.tmp == FilesTmp::node;
-    return check_movable(*capsule_.optional(), root_.inside(), job_.spec.tcp, movable_files_max,
-                         node_tmp ? SOUK_FILES_ROOT "/tmp" : "", processes_.looker());
+    TRY(check_movable(*capsule_.optional(), root_.inside(), job_.spec.tcp, movable_files_max,
+                      node_tmp ? SOUK_FILES_ROOT "/tmp" : "", processes_.looker()));
+    return processes_.nobody_is_shut_in();
 }
 
 void Cell::look() {

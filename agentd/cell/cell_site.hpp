@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,6 +73,9 @@ struct CellSite {
     std::function<Result<Capsule>(const GuestKey&, const CapsuleOptions&)> make_capsule =
         [](const GuestKey&, const CapsuleOptions& options) { return Capsule::spawn(options); };
     Reach reach;  // into the processes of jobs
+    // Tells which processes of this machine have shut themselves in with Landlock; none: only a
+    // dump finds that (bpf/shut_in.hpp).
+    std::function<Result<std::set<pid_t>>()> shut_in;
     CriuTool* criu = nullptr;
     inspect::Inspectors* inspectors = nullptr;  // who read images
     CpuAwake* awake = nullptr;                  // null: its owner wants processors to sleep

@@ -100,6 +100,20 @@ Status StoppedProcesses::save(int image, const ImageFacts& facts) {
     return save_open_files(image, *std::exchange(files_, std::nullopt));
 }
 
+Status StoppedProcesses::nobody_is_shut_in() const {
+    if (!site_.shut_in || !groups_.there()) return {};
+    const auto all = groups_.pids();
+    const auto shut_in = site_.shut_in();
+    if (!all || !shut_in || shut_in->empty()) return {};
+    for (const auto& [inside, here] : pids_inside(*all))
+        if (shut_in->contains(here))
+            return fail_because(CauseCode::dump_refused,
+                                {{"text", "cannot move: process " + std::to_string(inside) +
+                                              " has shut itself in with Landlock, which would be "
+                                              "open elsewhere"}});
+    return {};
+}
+
 void StoppedProcesses::memory_is_known() {
     taken_.page_maps.clear();
     taken_.look.clear();

@@ -26,6 +26,9 @@ class StoppedProcesses {
 
     // Looks at the capsule's processes.
     LookAt looker() const;
+    // Also while they run: a dump finds it as well (checkpoint/criu_landlock.c), but not as the job
+    // starts.
+    Status nobody_is_shut_in() const;
     // The same while the job is dumped: facts that were taken are not looked for again.
     LookAt looker_at_dump() const;
     // Opens the memory of processes; descriptors that were taken are not opened again.

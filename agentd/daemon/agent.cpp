@@ -92,10 +92,12 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY_ASSIGN(commits_, Commits::open(loop_, log_, config_.state));
     TRY(identity_.open(loop_, log_, config_, root_));
     TRY(open_share());
-    // The programs that measure are in the kernel now. No thread has begun, and nothing that others
-    // wrote has been read.
+    auto shut_in = ShutIn::open();
+    // The programs that measure are in the kernel now. No thread runs beside this one, and nothing
+    // that others wrote has been read.
     if (const Status less = give_up_measuring(); !less)
         log_.notice("agentd may load programs into the kernel", {{"WHY", less.error()}});
+    keep_shut_in(std::move(shut_in));
     peers_ = std::make_unique<Peers>(loop_, log_, identity_.tls(), config_.node, config_.address);
     MarketListener& listener = *this;
     market_ = std::make_unique<MarketLink>(loop_, log_, identity_.tls(), config_.node,
@@ -108,6 +110,20 @@ Status Agent::begin(std::function<void()> on_ready) {
     make_views();
     peers_->serve(*home_, *guests_, *tools_);
     return start();
+}
+
+// A kernel before 5.19 lets no one without rights read what it has loaded.
+void Agent::keep_shut_in(Result<ShutIn> opened) {
+    Status works;
+    if (!opened)
+        works = tl::unexpected(opened.error());
+    else if (const auto now = opened->processes(); !now)
+        works = tl::unexpected(now.error());
+    else
+        shut_in_ = std::move(*opened);
+    if (!works)
+        log_.info("only a dump finds who has shut himself in with Landlock",
+                  {{"WHY", works.error()}});
 }
 
 Status Agent::open_share() {
@@ -218,6 +234,7 @@ void Agent::make_home_and_guests() {
                                                          .commits = *commits_,
                                                          .peers = *peers_,
                                                          .load = load_,
+                                                         .shut_in = shut_in_ ? &*shut_in_ : nullptr,
                                                          .share = share_.get(),
                                                          .own = *home_,
                                                          .listener = *this,

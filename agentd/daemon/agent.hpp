@@ -20,6 +20,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -40,6 +41,7 @@
 #include "agentd/daemon/shutdown_guard.hpp"
 #include "agentd/daemon/tool_server.hpp"
 #include "agentd/daemon/use_reports.hpp"
+#include "bpf/shut_in.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
 
@@ -59,6 +61,7 @@ class Agent final : private MarketListener, private GuestListener, private Offer
 
   private:
     Status open_share();
+    void keep_shut_in(Result<ShutIn> opened);
     Status make_ledger();
     void make_home_and_guests();
     void make_owner();
@@ -93,6 +96,7 @@ class Agent final : private MarketListener, private GuestListener, private Offer
     NodeIdentity identity_;
     std::unique_ptr<NodeShare> share_;  // null: this machine has no control groups
     LoadMeter load_{log_};              // measures the groups of the share
+    std::optional<ShutIn> shut_in_;     // none: only a dump finds who is shut in
     std::unique_ptr<Peers> peers_;
     std::unique_ptr<MarketLink> market_;
     std::unique_ptr<CertificateRenewal> renewal_;

@@ -60,6 +60,8 @@ GuestHost::GuestHost(const GuestHostParts& parts)
               .site = site_,
               .listener = *this}) {
     guest_.tell_to(parts.trace.listener());
+    if (parts.shut_in)
+        site_.cell_site().shut_in = [who = parts.shut_in] { return who->processes(); };
     take_resources();
 }
 

@@ -30,6 +30,7 @@
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/ticket_desk.hpp"
 #include "agentd/root/helper.hpp"
+#include "bpf/shut_in.hpp"
 #include "kernel/sys/host/accounts.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
@@ -68,7 +69,8 @@ struct GuestHostParts {
     Commits& commits;
     Peers& peers;
     LoadMeter& load;
-    NodeShare* share;  // null: this machine has no control groups
+    const ShutIn* shut_in;  // null: only a dump finds who has shut himself in with Landlock
+    NodeShare* share;       // null: this machine has no control groups
     OwnHome& own;
     GuestListener& listener;
     const SystemAccounts& accounts;

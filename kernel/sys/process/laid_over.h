@@ -5,4 +5,5 @@
 
 #define SOUK_CPUS_ONLINE "/sys/devices/system/cpu/online"
 #define SOUK_CPUS_LISTED "/proc/cpuinfo"
-#define SOUK_LAID_OVER {SOUK_CPUS_ONLINE, SOUK_CPUS_LISTED}
+#define SOUK_LAID_OVER \
+    { SOUK_CPUS_ONLINE, SOUK_CPUS_LISTED }
