@@ -75,6 +75,29 @@ std::vector<fuse_file_lock> parts_of(int fd, bool flock, const fuse_file_lock& r
     return parts;
 }
 
+// A part of the range is that lock now, or is free.
+void lay_over(Locks::Before& before, fuse_file_lock now) {
+    now.start = std::max(now.start, before.range.start);
+    now.end = std::min(now.end, before.range.end);
+    if (now.start > now.end) return;
+    std::vector<fuse_file_lock> parts;
+    for (const fuse_file_lock& part : before.parts) {
+        if (part.start < now.start)
+            parts.push_back({part.start, std::min(part.end, now.start - 1), part.type, 0});
+        if (part.end > now.end)
+            parts.push_back({std::max(part.start, now.end + 1), part.end, part.type, 0});
+    }
+    if (now.type != F_UNLCK) parts.push_back(now);
+    std::ranges::sort(parts, {}, &fuse_file_lock::start);
+    if (parts.size() > parts_max) parts.resize(parts_max);
+    before.parts = std::move(parts);
+}
+
+fuse_file_lock unlocked(fuse_file_lock range) {
+    range.type = F_UNLCK;
+    return range;
+}
+
 // None of the parts is free in between.
 void give_back(int fd, bool flock, const Locks::Before& before) {
     uint64_t at = before.range.start;
@@ -225,11 +248,14 @@ int Locks::set(const Holder& holder, const Opened& opened, const fuse_file_lock&
     if (range.type == F_UNLCK && !held_.contains(holder)) return 0;
     const int fd = description(holder, opened, static_cast<int>(range.type));
     if (fd < 0) return fd;
-    Before before{undo_number(unique), range, {}};
-    if (range.type != F_UNLCK) before.parts = parts_of(fd, holder.flock, range);
+    Before before{undo_number(unique), range, {}, ++orders_};
+    if (range.type != F_UNLCK) before.parts = noted_parts(holder, fd, range);
     const int done = set_lock(fd, holder.flock, range, false);
-    if (done == 0) note_waits(holder, fd);
-    if (done == 0 && range.type != F_UNLCK) held_.at(holder).add(std::move(before));
+    if (done == 0) {
+        note(holder, range);
+        if (range.type != F_UNLCK) held_.at(holder).add(std::move(before));
+        return 0;
+    }
     if (done != -EAGAIN || seq == 0) return done;
     if (waits(holder.session, seq)) return comes_later;
     return wait(holder, std::move(before), seq, unique);
@@ -257,11 +283,23 @@ void Locks::Held::add(Before before) {
     if (befores.size() > befores_max) befores.erase(befores.begin());
 }
 
-// Another thread of a holder that waits has changed what it holds.
-void Locks::note_waits(const Holder& holder, int fd) {
+// Another thread of a holder that waits has changed what it holds. The kernel is not asked: it may
+// have granted by then what is waited for.
+void Locks::note(const Holder& holder, const fuse_file_lock& change, const LockWait* granted) {
     for (const auto& wait : waits_)
-        if (wait->holder == holder && !wait->has_ended())
-            wait->before.parts = parts_of(fd, holder.flock, wait->before.range);
+        if (wait->holder == holder && wait.get() != granted) lay_over(wait->before, change);
+}
+
+// The holder's locks there, without what a wait of its own may have been granted since.
+std::vector<fuse_file_lock> Locks::noted_parts(const Holder& holder, int fd,
+                                               const fuse_file_lock& range) const {
+    Before now{0, range, parts_of(fd, holder.flock, range)};
+    for (const auto& wait : waits_) {
+        if (wait->holder != holder) continue;
+        lay_over(now, unlocked(wait->before.range));
+        for (const fuse_file_lock& part : wait->before.parts) lay_over(now, part);
+    }
+    return std::move(now.parts);
 }
 
 int Locks::undo(const Holder& holder, const fuse_file_lock& range, uint32_t by) {
@@ -269,15 +307,16 @@ int Locks::undo(const Holder& holder, const fuse_file_lock& range, uint32_t by) 
     if (it == held_.end()) return 0;
     const int fd = it->second.fd.get();
     std::vector<Before>& befores = it->second.befores;
-    const auto before =
+    const auto known =
         std::ranges::find_if(befores, [by](const Before& one) { return one.by == by; });
-    if (before == befores.end()) {
-        give_back(fd, holder.flock, {by, range, {}});
-    } else {
-        give_back(fd, holder.flock, *before);
-        befores.erase(before);
+    Before before{by, range, {}};
+    if (known != befores.end()) {
+        before = std::move(*known);
+        befores.erase(known);
     }
-    note_waits(holder, fd);
+    give_back(fd, holder.flock, before);
+    note(holder, unlocked(before.range));
+    for (const fuse_file_lock& part : before.parts) note(holder, part);
     return 0;
 }
 
@@ -427,7 +466,7 @@ bool Locks::adopt(const Holder& holder, const Opened& opened, uint64_t secret, u
 // The description may be another's, too: it is unlocked, and not only closed.
 Locks::All::iterator Locks::let_go(All::iterator one) {
     (void)set_lock(one->second.fd.get(), one->first.flock, whole_file, false);
-    note_waits(one->first, one->second.fd.get());
+    note(one->first, whole_file);
     const bool is_index = one->first.index;
     const auto next = held_.erase(one);
     if (is_index) end_indexes();
@@ -520,7 +559,10 @@ void Locks::end(LockWait& wait) {
         it->second.used = wait.used;
         it->second.fd = wait.take_file();
     }
-    note_waits(wait.holder, it->second.fd.get());
+    note(wait.holder, wait.before.range, &wait);
+    // Requests that came while it waited may be undone yet, and leave it this lock.
+    for (Before& one : it->second.befores)
+        if (one.order > wait.before.order) lay_over(one, wait.before.range);
     it->second.add(std::move(wait.before));
 }
 

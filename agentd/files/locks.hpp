@@ -69,6 +69,7 @@ class Locks {
         uint32_t by = 0;  // undo_number() of the request
         fuse_file_lock range{};
         std::vector<fuse_file_lock> parts;
+        uint64_t order = 0;  // of the requests
     };
 
     // `user` is who the job is at home.
@@ -129,7 +130,10 @@ class Locks {
     All::iterator find(const Holder& holder);
     int wait(const Holder& holder, Before before, uint64_t seq, uint64_t unique);
     void end(LockWait& wait);
-    void note_waits(const Holder& holder, int fd);
+    void note(const Holder& holder, const fuse_file_lock& change,
+              const LockWait* granted = nullptr);
+    std::vector<fuse_file_lock> noted_parts(const Holder& holder, int fd,
+                                            const fuse_file_lock& range) const;
     int reopen(const Opened& opened, Held& held) const;
     bool is_used(const Holder& holder, uint64_t number) const;
     int answer(uint32_t question, const Holder& holder, const Opened& opened,
@@ -149,6 +153,7 @@ class Locks {
     const uint32_t user_;
     Fd event_, door_;
     uint64_t secret_ = 0;  // of the door
+    uint64_t orders_ = 0;
 };
 
 }  // namespace souk::files

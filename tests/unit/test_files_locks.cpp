@@ -248,6 +248,47 @@ START_TEST(who_leaves_while_it_waits_keeps_what_it_takes_along) {
 }
 END_TEST
 
+// The kernel grants a lock, and the server hears of it later. Meanwhile another thread of the
+// holder changes what it has.
+START_TEST(what_changes_between_a_grant_and_its_note_is_kept) {
+    const auto low = lock_of(F_WRLCK, 0, 9), high = lock_of(F_RDLCK, 5, 19);
+    enum class Then { lets_go, undoes_own, leaves };
+    for (const Then then : {Then::lets_go, Then::undoes_own, Then::leaves}) {
+        Fixture f;
+        const auto file = f.open(1);
+        const auto who = f.holder(1, 10);
+        const Fd other(::open(f.path.c_str(), O_RDWR | O_CLOEXEC));
+        if (then == Then::lets_go)
+            ck_assert_int_eq(f.locks.set(who, file, lock_of(F_RDLCK, 0, 9), 0, 60), 0);
+        ck_assert_int_eq(set_lock(other.get(), false, lock_of(F_RDLCK, 0, 9), false), 0);
+        ck_assert_int_eq(f.locks.set(who, file, low, 7, 70), Locks::comes_later);
+        ck_assert_int_eq(set_lock(other.get(), false, lock_of(F_UNLCK, 0, 9), false), 0);
+        pollfd ready{f.locks.fd(), POLLIN, 0};
+        ck_assert_int_eq(::poll(&ready, 1, 5000), 1);
+        if (then == Then::lets_go) {
+            ck_assert_int_eq(f.locks.set(who, file, lock_of(F_UNLCK, 0, 9), 0, 80), 0);
+            ck_assert_uint_eq(f.locks.take_ended().size(), 1);
+            ck_assert_int_eq(f.locks.undo(who, low, undo_number(70)), 0);
+            ck_assert(f.is_free());
+            continue;
+        }
+        ck_assert_int_eq(f.locks.set(who, file, high, 0, 80), 0);
+        if (then == Then::undoes_own) {
+            ck_assert_uint_eq(f.locks.take_ended().size(), 1);
+            ck_assert_int_eq(f.locks.undo(who, high, undo_number(80)), 0);
+            ck_assert(!f.is_free(lock_of(F_RDLCK, 0, 4)) && !f.is_free(lock_of(F_RDLCK, 5, 9)));
+            ck_assert(f.is_free(lock_of(F_WRLCK, 10, 19)));
+            continue;
+        }
+        ck_assert(f.asks(souk_locks_mark, 1, who, file) && f.asks(souk_locks_hold, 0, who, file));
+        f.locks.left(1);
+        ck_assert(f.locks.take_ended().empty());
+        ck_assert(f.is_free(lock_of(F_WRLCK, 0, 4)));
+        ck_assert(!f.is_free(lock_of(F_WRLCK, 5, 9)) && f.is_free(lock_of(F_RDLCK, 5, 19)));
+    }
+}
+END_TEST
+
 START_TEST(a_lock_that_comes_too_late_is_undone_by_the_number_of_its_request) {
     fuse_in_header head{};
     fuse_lk_in in{};
@@ -332,6 +373,7 @@ UNIT_SUITE(files_locks, two_holders_of_one_open_file_exclude_each_other_and_the_
            who_waits_is_told_when_it_is_free_or_interrupted,
            a_close_while_another_thread_waits_lets_go_what_was_held_and_not_what_comes,
            who_has_not_heard_of_a_lock_has_what_it_had_before,
+           what_changes_between_a_grant_and_its_note_is_kept,
            who_leaves_while_it_waits_keeps_what_it_takes_along,
            a_lock_that_comes_too_late_is_undone_by_the_number_of_its_request,
            a_mapped_index_is_one_job_s, locks_come_through_a_door_for_whoever_knows_the_secret);
