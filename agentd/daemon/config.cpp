@@ -451,8 +451,8 @@ void Reading::add_jobs(Settings& all) {
          "How many connections to this node's socket one user may hold. Root has no such bound.",
          "256", "a quarter of all that agentd takes"},
         {"user_answers_mb", megabytes(c.user_answers_mb, 1, int64_t{1} << 20),
-         "How much may wait here for tools of one user to read it; a tool that reads nothing is "
-         "cut off then.",
+         "How much may be held here for tools of one user: what they have not read yet, and what "
+         "they have sent in part. A tool that does not go on is cut off then.",
          "16"},
         {"awake_for_moves", boolean(c.awake_for_moves),
          "Keep idle processors awake for some milliseconds of a move: it takes less time, and a "

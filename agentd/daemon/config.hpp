@@ -108,7 +108,7 @@ struct Config {
     int64_t disk_reserve_bytes() const { return disk_reserve_mb < 0 ? -1 : disk_reserve_mb << 20; }
     int64_t user_images_mb = -1;   // of one user on the disk; below 0: half of it
     int64_t user_connections = 0;  // of tools; 0: a quarter of all
-    int64_t user_answers_mb = 64;  // that wait for one user's tools
+    int64_t user_answers_mb = 64;  // that is held for one user's tools
     // The owner's first offer. pvdctl changes it, and what it changed is kept.
     Money price;
     int64_t speed = 0;      // 0: as measured

@@ -24,6 +24,7 @@ Status ToolSession::open(Loop& loop, Fd socket) {
         const auto self = shared_from_this();
         if (const Status done = frame(f); !done) reply(wire::ErrorText{as_asked(done.error())});
     };
+    handlers.may_keep = [this] { return may_keep(0); };
     handlers.on_closed = [this](const Error& e) { host_.closed(this, welcomed_, e); };
     handlers.on_drain = [this] {
         if (attached_) host_.terminals().pump(*attached_);
@@ -45,6 +46,13 @@ void ToolSession::end() {
 bool ToolSession::may_wait(size_t more) const {
     const size_t own = waiting() + more;
     return own <= always_waits_bytes || host_.may_wait(who_.uid, more);
+}
+
+Status ToolSession::may_keep(size_t more) const {
+    if (may_wait(more)) return {};
+    return fail(CauseCode::too_many,
+                "tools of this user have sent too much in part, or leave too much unread "
+                "(user_answers_mb in agentd's configuration): end those that do not go on");
 }
 
 // A tool that reads nothing is cut off before its user's share is passed. Of one that reads, that

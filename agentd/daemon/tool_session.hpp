@@ -48,7 +48,7 @@ class ToolHost {
     virtual void ask_market(wire::CtlRequest request,
                             std::function<void(wire::CtlReply)> answer) = 0;
 
-    // Whether so many bytes more may wait here for tools of this user to read them.
+    // Whether so many bytes more may be held here for tools of this user.
     virtual bool may_wait(uint32_t uid, size_t more) const = 0;
 
     // Its connection has closed.
@@ -69,8 +69,8 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
           place_(std::move(place)) {}
     Status open(Loop& loop, Fd socket);
     uint32_t uid() const { return who_.uid; }
-    // Bytes that its peer has not taken yet.
-    size_t waiting() const { return channel_ ? channel_->queued() : 0; }
+    // Bytes held here for its peer: what it has not taken yet, and what it has sent in part.
+    size_t waiting() const { return channel_ ? channel_->queued() + channel_->received() : 0; }
     // Nothing is called any more; the connection closes when what is queued has gone.
     void end();
 
@@ -95,6 +95,7 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
         say(wire::frame_type<T>, wire::pack(message));
     }
     void say(wire::FrameType type, const std::string& body);
+    Status may_keep(size_t more) const;
     bool may_wait(size_t more) const;
 
     ToolHost& host_;

@@ -43,7 +43,7 @@ Result<std::unique_ptr<Channel>> Channel::open(Loop& loop, Fd socket, ChannelHan
     std::unique_ptr<Channel> channel(
         new Channel(loop, std::move(handlers), options, std::move(transport)));
     Channel* self = channel.get();
-    StreamHandlers stream{[self](ByteView wire) { self->received(wire); },
+    StreamHandlers stream{[self](ByteView wire) { self->data(wire); },
                           [self] { self->peer_ended(); },
                           [self](const Error& error) { self->end(error); },
                           [self] {
@@ -132,7 +132,7 @@ Result<size_t> Channel::send_sealed(ByteView bytes) {
 
 // ---- receiving
 
-void Channel::received(ByteView wire) {
+void Channel::data(ByteView wire) {
     heard_ = Loop::now();
     unanswered_ = 0;
     Bytes reply;
@@ -159,7 +159,12 @@ void Channel::decode(ByteView clear) {
             gone_ = nullptr;
             return end_telling(frame.error());
         }
-        if (!*frame) break;
+        if (!*frame) {
+            const Status kept = handlers_->may_keep ? handlers_->may_keep() : Status{};
+            if (kept) break;
+            gone_ = nullptr;
+            return end_telling(kept.error());
+        }
         take(**frame);
         if (gone) return;
         if (closed()) break;

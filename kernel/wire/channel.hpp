@@ -23,6 +23,9 @@ struct ChannelHandlers {
     std::function<void(const Frame&)> on_frame;   // the body is valid during the call only
     std::function<void(const Error&)> on_closed;  // the last callback
     std::function<void()> on_drain;               // as StreamHandlers::on_drain; may be empty
+    // Asked when a frame has come in part, which Channel::received() now counts. An error ends the
+    // connection, and the peer is told it. May be empty: then a frame alone is bounded.
+    std::function<Status()> may_keep = {};
 };
 
 struct ChannelOptions {
@@ -53,6 +56,8 @@ class Channel {
     // nothing.
     Status send(FrameType type, std::string_view body);
     size_t queued() const { return stream_.queued(); }
+    // Bytes held of what the peer has sent and nobody has got yet.
+    size_t received() const { return decoder_.held() + held_.size(); }
     // The longest body that send() takes now.
     size_t room() const;
 
@@ -88,7 +93,7 @@ class Channel {
     Result<size_t> send_now(ByteView bytes);
     Result<size_t> send_sealed(ByteView bytes);
     void handshake_ended(const Status& status);
-    void received(ByteView wire);
+    void data(ByteView wire);
     void decode(ByteView clear);
     void take(const Frame& frame);
     void peer_ended();

@@ -74,8 +74,10 @@ Result<std::optional<Frame>> FrameDecoder::next(ByteView& input) {
         in_body_ = false;
         return frame;
     }
-    // Grows with what has come, not with what was announced.
+    // Grows with what has come, not with what was announced, and never beyond that.
     const size_t part = std::min<size_t>(input.size(), length_ - body_.size());
+    if (body_.size() + part > body_.capacity())
+        body_.reserve(std::min<size_t>(length_, 2 * (body_.size() + part)));
     body_.insert(body_.end(), input.begin(), input.begin() + static_cast<ptrdiff_t>(part));
     input = input.subspan(part);
     if (body_.size() < length_) return std::nullopt;

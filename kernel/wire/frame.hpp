@@ -51,8 +51,8 @@ class FrameDecoder {
     void allow(Words words) { words_ = words; }
     // Tells whether the stream ended between two frames (true), or inside one.
     bool between_frames() const { return head_bytes_ == 0 && !in_body_; }
-    // Bytes held for a frame that is not whole yet.
-    size_t held() const { return head_bytes_ + body_.size(); }
+    // Memory held for a frame that is not whole yet, in bytes.
+    size_t held() const { return head_bytes_ + (in_body_ ? body_.capacity() : 0); }
 
   private:
     Status check_header();

@@ -202,6 +202,37 @@ def user_reads_nothing(s):
     return done.stdout
 
 
+PARTS = """
+import socket, struct, sys
+hello, size = bytes.fromhex(sys.argv[2]), 1 << 20
+part = hello + struct.pack("<IHH", size, int(sys.argv[3]), 0) + bytes(size - 1)
+lines = []
+for _ in range(600):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(20)
+    s.connect(sys.argv[1])
+    try:
+        s.sendall(part)
+    except (BrokenPipeError, ConnectionResetError):
+        print("cut off")
+        break
+    lines.append(s)
+"""
+
+
+@attempt("plain user", "sends agentd all but the last byte of 600 submissions", "cut off")
+def user_sends_parts(s):
+    node = s.market.daemon("n2")
+    done = subprocess.run(
+        ["/usr/bin/python3", "-c", PARTS, node["socket"], frame(c.HELLO, hello("", c.TOOL)).hex(),
+         str(c.SUBMIT)], user=SOMEBODY, group=SOMEBODY, extra_groups=[], timeout=60,
+        capture_output=True, text=True)
+    with open(f"/proc/{node['pid']}/status") as f:
+        held = next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+    assert held < 400_000, f"agentd holds {held} KB"
+    return done.stdout
+
+
 # ---- a hostile user, against other users
 
 @attempt("hostile user", "cancels somebody else's job", "not_allowed")

@@ -405,6 +405,42 @@ START_TEST(a_channel_may_be_dropped_in_its_own_callbacks) {
 END_TEST
 
 // As a joiner that says what only an agent may: not even the body is read.
+START_TEST(a_frame_that_comes_in_part_counts_and_ends_with_its_line_where_it_may_not) {
+    Loop loop = open_loop();
+    auto [a, b] = pair_of_sockets();
+    End server;
+    ChannelOptions options;
+    options.words = market_words;
+    size_t most = 0, may = 100'000;
+    auto handlers = server.handlers();
+    handlers.may_keep = [&]() -> Status {
+        most = std::max(most, server.channel->received());
+        if (server.channel->received() <= may) return {};
+        return fail("too much has come in part");
+    };
+    server.channel = std::move(*Channel::open(loop, std::move(a), std::move(handlers), options));
+    // A whole frame is nobody's to refuse, however long.
+    const std::string whole = wire_of(frame::hello, "h") + wire_of(frame::directory, "d");
+    write_all(b.get(), whole);
+    UNTIL(loop, server.frames.size() == 2);
+    ck_assert_uint_eq(server.channel->received(), 0);
+    const std::string longest = wire_of(frame::directory, std::string(300'000, 'x'));
+    write_all(b.get(), longest.substr(0, 50'000));
+    UNTIL(loop, server.channel->received() >= 50'000 - frame_header_bytes);
+    ck_assert(server.closed.empty() && server.channel->received() <= 100'000);
+    set_nonblocking(b.get());
+    for (size_t at = 50'000; at + 1 < longest.size() && server.closed.empty();) {
+        const ssize_t n = ::send(b.get(), longest.data() + at,
+                                 std::min<size_t>(longest.size() - 1 - at, 10'000), MSG_NOSIGNAL);
+        if (n > 0) at += static_cast<size_t>(n);
+        (void)loop.run_until([&] { return !server.closed.empty(); }, Nanos::from_ms(3));
+    }
+    ck_assert_text(server.closed, "too much has come in part");
+    ck_assert(most <= 300'000);
+    UNTIL_PEER(loop, read_some(b.get()).find("too much has come in part") != std::string::npos);
+}
+END_TEST
+
 START_TEST(what_a_peer_may_not_say_is_refused_before_its_body) {
     FrameDecoder decoder(market_words, Side::acceptor);
     const std::string first = wire_of(frame::hello, "h");
@@ -454,4 +490,5 @@ UNIT_SUITE(frame, any_split_of_the_bytes_gives_the_same_frames,
            a_live_peer_is_kept_by_pings_and_a_dead_one_is_given_up,
            a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slowly_is_not,
            a_channel_may_be_dropped_in_its_own_callbacks,
+           a_frame_that_comes_in_part_counts_and_ends_with_its_line_where_it_may_not,
            what_a_peer_may_not_say_is_refused_before_its_body);
