@@ -32,7 +32,8 @@ struct ToolServerParts {
 
 class ToolServer final : public RemoteTools, private ToolHost {
   public:
-    explicit ToolServer(const ToolServerParts& parts) : p_(parts), share_(bounds(parts.config)) {}
+    explicit ToolServer(const ToolServerParts& parts)
+        : p_(parts), share_(bounds(parts.config)), turns_(parts.loop) {}
     Status open();
     void remote_request(uint64_t connection, const trust::Peer& who,
                         wire::CtlRequest request) override;
@@ -67,12 +68,14 @@ class ToolServer final : public RemoteTools, private ToolHost {
     std::optional<wire::CtlReply> view(const wire::CtlRequest& request) const override;
     void ask_market(wire::CtlRequest request, std::function<void(wire::CtlReply)> answer) override;
     bool may_wait(uint32_t uid, size_t more) const override;
+    UserTurns& turns() override { return turns_; }
     void closed(ToolSession* session, bool welcomed, const Error& why) override;
     void finished(std::shared_ptr<ToolSession> session) override;
 
     ToolServerParts p_;
     Watch watch_;
     UserShare share_;
+    UserTurns turns_;
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
 };
 

@@ -22,7 +22,7 @@ Status ToolSession::open(Loop& loop, Fd socket) {
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this](const wire::Frame& f) {
         const auto self = shared_from_this();
-        if (const Status done = frame(f); !done) reply(wire::ErrorText{as_asked(done.error())});
+        take(f);
     };
     handlers.may_keep = [this] { return may_keep(0); };
     handlers.on_closed = [this](const Error& e) { host_.closed(this, welcomed_, e); };
@@ -53,6 +53,32 @@ Status ToolSession::may_keep(size_t more) const {
     return fail(CauseCode::too_many,
                 "tools of this user have sent too much in part, or leave too much unread "
                 "(user_answers_mb in agentd's configuration): end those that do not go on");
+}
+
+// A request waits for its user's turn, and nothing more of this connection is read until it is
+// done. Input and what was written out are no requests: they are bounded by the job's streams.
+void ToolSession::take(const wire::Frame& f) {
+    UserTurns& turns = host_.turns();
+    if (!welcomed_ || f.type == wire::frame::input || f.type == wire::frame::output_ack)
+        return serve(f);
+    if (turns.is_now(who_.uid)) return turns.run(who_.uid, [&] { serve(f); });
+    if (const Status kept = may_keep(f.body.size()); !kept) {
+        reply(wire::ErrorText{kept.error()});
+        return host_.finished(shared_from_this());
+    }
+    request_bytes_ = f.body.size();
+    channel_->pause_reading();
+    turns.later(who_.uid, [kept = weak_from_this(), type = f.type, body = std::string(f.body)] {
+        const auto self = kept.lock();
+        if (!self || !self->channel_) return;
+        self->request_bytes_ = 0;
+        self->serve({type, body});
+        if (self->channel_) self->channel_->resume_reading();
+    });
+}
+
+void ToolSession::serve(const wire::Frame& f) {
+    if (const Status done = frame(f); !done) reply(wire::ErrorText{as_asked(done.error())});
 }
 
 // A tool that reads nothing is cut off before its user's share is passed. Of one that reads, that

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "agentd/daemon/terminals.hpp"
+#include "agentd/daemon/user_turns.hpp"
 #include "agentd/wire/codec.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/sys/net/user_share.hpp"
@@ -50,6 +51,7 @@ class ToolHost {
 
     // Whether so many bytes more may be held here for tools of this user.
     virtual bool may_wait(uint32_t uid, size_t more) const = 0;
+    virtual UserTurns& turns() = 0;
 
     // Its connection has closed.
     virtual void closed(ToolSession* session, bool welcomed, const Error& why) = 0;
@@ -69,8 +71,11 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
           place_(std::move(place)) {}
     Status open(Loop& loop, Fd socket);
     uint32_t uid() const { return who_.uid; }
-    // Bytes held here for its peer: what it has not taken yet, and what it has sent in part.
-    size_t waiting() const { return channel_ ? channel_->queued() + channel_->received() : 0; }
+    // Bytes held here for its peer: what it has not taken yet, what it has sent in part, and a
+    // request that waits for its turn.
+    size_t waiting() const {
+        return (channel_ ? channel_->queued() + channel_->received() : 0) + request_bytes_;
+    }
     // Nothing is called any more; the connection closes when what is queued has gone.
     void end();
 
@@ -81,6 +86,8 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
     void send(const wire::Exit& exit) override;
 
   private:
+    void take(const wire::Frame& f);
+    void serve(const wire::Frame& f);
     Status frame(const wire::Frame& f);
     Status submit(wire::Submit request);
     Status attach(const wire::Attach& request);
@@ -105,6 +112,7 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
     UserShare::Place place_;  // among the connections of its user
     std::unique_ptr<wire::Channel> channel_;
     bool welcomed_ = false;
+    size_t request_bytes_ = 0;  // of the one that waits for its turn
     std::optional<JobId> attached_;
 };
 

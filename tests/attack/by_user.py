@@ -233,6 +233,60 @@ def user_sends_parts(s):
     return done.stdout
 
 
+ASKS = """
+import socket, sys, time
+hello, question = bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3]) * 1000
+lines = []
+for _ in range(8):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    s.sendall(hello)
+    s.setblocking(False)
+    lines.append(s)
+print("asks", flush=True)
+while True:
+    for s in lines:
+        try:
+            s.send(question)
+        except OSError:
+            pass
+        try:
+            while s.recv(1 << 20):
+                pass
+        except OSError:
+            pass
+    time.sleep(0.005)
+"""
+
+
+@attempt("plain user", "asks for the last lines of 10 MB of output, on and on", "others go on")
+def user_asks_on_and_on(s):
+    done = s.somebody("srun", "--detach", "--node", "n1", "-p", 50, "sh", "-c",
+                      "head -c 5000000 /dev/zero | tr '\\0' x; "
+                      "head -c 5000000 /dev/zero | tr '\\0' x >&2", check=True)
+    job = done.stdout.split()[-1]
+    s.market.until_job(job, "has ended", lambda j: j["status"] == "finish")
+    question = frame(c.CTL_REQUEST, pb(f1=1, f3="output", f4=[job, "lines=100000000"]))
+    asks = subprocess.Popen(
+        ["/usr/bin/python3", "-c", ASKS, s.market.daemon("n1")["socket"],
+         frame(c.HELLO, hello("", c.TOOL)).hex(), question.hex()],
+        user=SOMEBODY, group=SOMEBODY, extra_groups=[], stdout=subprocess.PIPE)
+    try:
+        asks.stdout.readline()
+        time.sleep(1)
+        for _ in range(5):
+            begun = time.monotonic()
+            s.market.tool("pvdctl", "--node", "n1", "--patience", "30", "status")
+            took = time.monotonic() - begun
+            assert took < 5, f"root waited {took:.1f} s"
+        assert asks.poll() is None
+    finally:
+        asks.kill()
+        asks.wait()
+        asks.stdout.close()
+    return "others go on"
+
+
 # ---- a hostile user, against other users
 
 @attempt("hostile user", "cancels somebody else's job", "not_allowed")
