@@ -52,12 +52,11 @@ Trouble GuestStarts::take_resources(Entry& e) const {
 }
 
 void GuestStarts::refuse(const GuestKey& key, Trouble why, Outputs& out) {
-    if (jobs_.is_full_of_refusals()) return;  // the home asks again
     Entry e;
     e.job.key = key;
     e.become(state::Failed{}, GuestState::failed);
     e.why = std::move(why);
-    reports_.tell(jobs_.add(key, std::move(e)), out);
+    reports_.tell(jobs_.add_failed(key, std::move(e)), out);
 }
 
 void GuestStarts::release(Entry& e, Outputs& out) {
@@ -307,8 +306,8 @@ void GuestStarts::failed(Entry& e, Outputs& out, const state::Failed& as) {
     left.why = e.why;
     left.image_refused = e.image_refused;
     left.become(closing ? closing->failed : as, GuestState::failed);
-    e = std::move(left);
-    reports_.tell(e, out);
+    const GuestKey key = left.job.key;
+    reports_.tell(jobs_.add_failed(key, std::move(left)), out);
 }
 
 // The capsule was being ended, and is gone.

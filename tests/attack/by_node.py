@@ -245,6 +245,23 @@ def checkpoint_of_anothers(s):
                                   address="10.0.0.9:7071", new_epoch=2))])
 
 
+@attempt("hostile node", "kills 4,200 jobs of its own that never were", "others begin")
+def kill_what_never_was(s):
+    def talk():
+        with s.as_node("n2") as line:
+            for seq in range(1, 4201):
+                line.say(c.GUEST_COMMAND, command("evil", c.KILL, seq=seq + 2_000_000))
+                if seq % 64 == 0:  # the answers are read, too
+                    line.asks(command("evil", c.QUERY, seq=seq + 2_000_000))
+            job = root_job(s)
+            if s.market.job(job.id)["where"] != "n2":
+                s.market.tool("marketctl", "--hold", "move", job.id, "n2")
+            s.market.until_runs(job.id, "n2")
+            job.end()
+            return "others begin"
+    return s.inside(talk)
+
+
 @attempt("hostile node", "kills a job of another home", "no answer")
 def kill_anothers(s):
     return of_a_running_job(s, lambda home, seq: [

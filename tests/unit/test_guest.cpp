@@ -133,17 +133,38 @@ START_TEST(a_refusal_by_the_owner_is_remembered_until_dropped) {
 }
 END_TEST
 
-START_TEST(refusals_are_bounded) {
-    Guest g(3);
+START_TEST(refusals_of_a_home_are_bounded_and_take_no_place_of_a_guest) {
+    Guest g(300);
     guest::Outputs out;
-    for (uint64_t epoch = 1; epoch <= 20; ++epoch) {
+    const auto say = [&](const NodeName& home, uint64_t seq, GuestVerb verb) {
         GuestCommand c;
-        c.id = job;
-        c.epoch = {epoch};
-        c.verb = GuestVerb::start;
-        g.command("n1", c, out);
-    }
-    ck_assert_uint_eq(g.all().size(), 6);
+        c.id = {home, seq};
+        c.epoch = {1};
+        c.verb = verb;
+        out.clear();
+        g.command(home, c, out);
+        return g.find({{home, seq}, {1}});
+    };
+    for (uint64_t seq = 1; seq <= 5'000; ++seq)
+        ck_assert(say("evil", seq, GuestVerb::kill)->state == GuestState::failed);
+    ck_assert_uint_eq(g.all().size(), 256);
+    ck_assert(g.find({{"evil", 5'000}, {1}}) && !g.find({{"evil", 4'000}, {1}}));
+    // All homes together: the one that has the most makes room.
+    for (int home = 0; home < 40; ++home)
+        for (uint64_t seq = 1; seq <= 7; ++seq)
+            (void)say("h" + std::to_string(home), seq, GuestVerb::kill);
+    ck_assert_uint_eq(g.all().size(), 300);
+    for (int home = 0; home < 40; ++home) ck_assert(g.find({{"h" + std::to_string(home), 1}, {1}}));
+    for (uint64_t seq = 1; seq <= 300; ++seq)
+        ck_assert(say("n1", seq, GuestVerb::start)->state == GuestState::starting);
+    ck_assert(say("n1", 301, GuestVerb::start)->state == GuestState::failed);
+    // What is dropped or goes with its home counts no more.
+    (void)say("n1", 301, GuestVerb::drop);
+    g.home_down("evil");
+    for (int home = 0; home < 40; ++home) g.home_down("h" + std::to_string(home));
+    ck_assert_uint_eq(g.all().size(), 300);
+    for (uint64_t seq = 1; seq <= 256; ++seq) (void)say("evil", seq, GuestVerb::kill);
+    ck_assert(g.all().size() == 556 && g.find({{"evil", 1}, {1}}));
 }
 END_TEST
 
@@ -650,8 +671,9 @@ UNIT_SUITE(
     what_is_still_being_removed_does_not_begin_anew,
     a_job_that_ends_while_it_is_killed_has_ended_also_if_its_start_was_not_told,
     a_job_killed_before_its_start_came_does_not_start,
-    a_refusal_by_the_owner_is_remembered_until_dropped, refusals_are_bounded,
-    only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
+    a_refusal_by_the_owner_is_remembered_until_dropped,
+    refusals_of_a_home_are_bounded_and_take_no_place_of_a_guest, only_the_home_node_is_obeyed,
+    a_move_holds_the_source_until_it_is_committed,
     a_source_that_stands_fenced_says_for_which_move_and_dies_when_it_is_dropped,
     what_could_not_be_restored_is_not_frozen_to_disk, its_end_says_whether_the_job_ran_until_then,
     a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole,
