@@ -50,7 +50,7 @@ Result<HomeJob*> HomeRecords::add(HomeJob job) {
     TRY(check_share(job.spec));
     job.spec.address = {};
     if (job.spec.net == NetMode::own) {
-        TRY_ASSIGN(job.spec.address, free_address());
+        TRY_ASSIGN(job.spec.address, free_address(job.spec.launch.uid));
     }
     job.id = {node_, next_seq_++};
     count(job.id.seq, job.spec);
@@ -104,16 +104,28 @@ void HomeRecords::uncount(uint64_t seq) {
 // addresses of jobs
 
 // One that no job here has, beginning where the job's number says, so that one that has just been
-// given back rests.
-Result<Ipv4> HomeRecords::free_address() const {
+// given back rests. A user's jobs that do not run cost him nothing, so they may not have more
+// addresses than they leave free: whoever comes later always finds some.
+Result<Ipv4> HomeRecords::free_address(uint32_t uid) const {
     if (!limits_.addresses)
         return fail(CauseCode::not_possible,
                     "this node has no addresses for jobs with a network of their own (-N, --mpi, "
                     "--net=own): souk setup addresses gives it some");
     std::set<Ipv4> used;
-    for (const auto& [seq, job] : jobs_)
-        if (job.spec.address && job.phase != JobPhase::finished) used.insert(job.spec.address);
+    uint64_t idle = 0;
+    for (const auto& [seq, job] : jobs_) {
+        if (!job.spec.address || job.phase == JobPhase::finished) continue;
+        used.insert(job.spec.address);
+        idle += job.spec.launch.uid == uid &&
+                (job.phase == JobPhase::waiting || job.phase == JobPhase::frozen);
+    }
     const uint64_t given = limits_.addresses->size() - 2;
+    if (uid != 0 && idle > 0 && idle + used.size() >= given)
+        return fail(CauseCode::too_many,
+                    "your jobs that do not run have " + std::to_string(idle) + " of the " +
+                        std::to_string(given) +
+                        " addresses of this node, as many as they leave to others; wait until one "
+                        "runs or is done");
     for (uint64_t i = 0; i < std::min(given, used.size() + 1); ++i)
         if (const Ipv4 a{
                 static_cast<uint32_t>(limits_.addresses->first.n + 1 + (next_seq_ + i) % given)};

@@ -76,7 +76,7 @@ class HomeRecords {
         uint32_t uid = 0;
         size_t jobs = 0, bytes = 0;
     };
-    Result<Ipv4> free_address() const;
+    Result<Ipv4> free_address(uint32_t uid) const;
     Status check_share(const JobSpec& spec) const;
     void count(uint64_t seq, const JobSpec& spec);
     void uncount(uint64_t seq);

@@ -102,6 +102,7 @@ START_TEST(each_job_with_a_network_of_its_own_gets_another_address) {
     HomeRecords r = records(100, 10);
     HomeJob own = HomeRig::waiting();
     own.spec.net = NetMode::own;
+    own.spec.launch.uid = 0;  // root has no share
     std::set<Ipv4> given;
     for (int i = 0; i < 6; ++i) given.insert((*r.add(own))->spec.address);
     ck_assert_uint_eq(given.size(), 6);  // of eight, all but the first and the last
@@ -114,6 +115,31 @@ START_TEST(each_job_with_a_network_of_its_own_gets_another_address) {
     HomeJob shared = HomeRig::waiting();
     shared.spec.address = {1};
     ck_assert(!(*r.add(shared))->spec.address);
+}
+END_TEST
+
+START_TEST(a_users_jobs_that_do_not_run_leave_as_many_addresses_as_they_have) {
+    HomeRecords r = records(100, 10);  // six addresses
+    const auto add = [&](uint32_t uid) {
+        HomeJob job = HomeRig::waiting();
+        job.spec.net = NetMode::own;
+        job.spec.launch.uid = uid;
+        return r.add(job).has_value();
+    };
+    ck_assert(add(1000) && add(1000) && add(1000) && !add(1000));
+    ck_assert(add(1001) && add(1001) && !add(1001));
+    ck_assert(add(1002) && !add(1003) && !add(0));
+    // A job that runs is paid for, and one that is frozen is not.
+    r.find({"n1", 4})->phase = JobPhase::finished;
+    r.find({"n1", 5})->phase = JobPhase::finished;
+    ck_assert(!add(1000));
+    r.find({"n1", 1})->phase = JobPhase::running;
+    r.find({"n1", 2})->phase = JobPhase::running;
+    ck_assert(add(1000));
+    r.find({"n1", 6})->phase = JobPhase::finished;
+    r.find({"n1", 1})->phase = JobPhase::frozen;
+    r.find({"n1", 2})->phase = JobPhase::frozen;
+    ck_assert(!add(1000) && add(1001));
 }
 END_TEST
 
@@ -298,6 +324,7 @@ UNIT_SUITE(home_records, ids_grow_past_all_that_was_read_back,
            more_jobs_than_the_most_are_refused_and_change_nothing,
            one_user_takes_a_share_of_the_places_and_gets_it_back,
            each_job_with_a_network_of_its_own_gets_another_address,
+           a_users_jobs_that_do_not_run_leave_as_many_addresses_as_they_have,
            a_request_that_is_sent_again_finds_its_newest_job_of_that_user,
            the_guests_needed_are_those_that_records_name,
            the_oldest_settled_jobs_go_first_and_those_with_orphans_stay_a_while,
