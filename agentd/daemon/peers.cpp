@@ -15,10 +15,26 @@ constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_keepalive = Nanos::f
 constexpr Nanos peer_pause_min = Nanos::from_ms(50), peer_pause_max = Nanos::from_s(5);
 // A connection that is lost sooner counts as another failure, so that the pauses grow.
 constexpr Nanos peer_stands = Nanos::from_s(10);
-constexpr size_t waiting_max = 4096;
+// Commands to one node that wait; starts of one user among them.
+constexpr size_t waiting_max = 4096, user_starts_max = waiting_max / 4;
 constexpr ptrdiff_t node_connections_max = 1024;  // of one node or tool, beside its commands
-// Output of many jobs may wait for one slow home; what does not fit stays in the capsules.
-constexpr size_t peer_queue_bytes_max = 8 << 20;
+// Output of many jobs may wait for one slow home; what does not fit stays in the capsules. Commands
+// fill half of it, so that what is short and urgent always has room.
+constexpr size_t peer_queue_bytes_max = 8 << 20, commands_bytes_max = peer_queue_bytes_max / 2;
+
+bool begins(const GuestCommand& c) {
+    return c.verb == GuestVerb::start || c.verb == GuestVerb::prepare;
+}
+
+// A plain user's starts leave room for those of others.
+bool may_wait(const std::deque<GuestCommand>& waiting, const GuestCommand& command) {
+    if (waiting.size() >= waiting_max) return false;
+    const uint32_t uid = command.spec.launch.uid;
+    if (!begins(command) || uid == 0 || waiting.size() < user_starts_max) return true;
+    const auto of_user = std::ranges::count_if(
+        waiting, [&](const GuestCommand& c) { return begins(c) && c.spec.launch.uid == uid; });
+    return static_cast<size_t>(of_user) < user_starts_max;
+}
 
 }  // namespace
 
@@ -43,19 +59,25 @@ void Peers::need(const Peer& peer) {
 void Peers::command(const Peer& peer, const GuestCommand& command) {
     need(peer);
     Outgoing& o = outgoing_[peer.node];
-    if (o.welcomed) {
-        if (deliver(peer.node, o, command)) return;
-        // A home that cannot get its commands through starts afresh: everything is asked for again.
-        return lost(peer.node, "its queue is full");
-    }
-    if (o.waiting.size() >= waiting_max) return home_->undelivered(peer.node, command);
+    const bool has_room =
+        o.welcomed && o.waiting.empty() && o.channel->queued() <= commands_bytes_max;
+    if (has_room && deliver(peer.node, o, command)) return;
+    if (!may_wait(o.waiting, command)) return home_->undelivered(peer.node, command);
     o.waiting.push_back(command);
 }
 
-// False: its queue is full.
+// Sends what waits, in its order, as far as there is room. The rest follows when the connection has
+// drained, or is undelivered when it ends.
+void Peers::send_waiting(const NodeName& node) {
+    Outgoing& o = outgoing_[node];
+    while (o.welcomed && !o.waiting.empty() && o.channel->queued() <= commands_bytes_max &&
+           deliver(node, o, o.waiting.front()))
+        o.waiting.pop_front();
+}
+
+// False: it has no room for that, or is about to end.
 bool Peers::deliver(const NodeName& node, Outgoing& to, const GuestCommand& command) {
-    const bool comes = command.verb == GuestVerb::start || command.verb == GuestVerb::prepare;
-    const Trouble why = comes ? not_known(command.spec, to.knows) : Trouble();
+    const Trouble why = begins(command) ? not_known(command.spec, to.knows) : Trouble();
     if (!why.empty()) {
         loop_.defer([this, node, command, why] { home_->guest_too_old(node, command, why); });
         return true;
@@ -87,7 +109,10 @@ void Peers::connected(const NodeName& node, Result<Fd> socket) {
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this, node](const wire::Frame& f) { frame_from_guest(node, f); };
     handlers.on_closed = [this, node](const Error& e) { lost(node, e.message); };
-    handlers.on_drain = [this, node] { home_->guest_drained(node); };
+    handlers.on_drain = [this, node] {
+        home_->guest_drained(node);
+        send_waiting(node);
+    };
     wire::ChannelOptions options;
     options.words = wire::agent_words;
     options.side = wire::Side::connector;
@@ -122,9 +147,8 @@ void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
         return lost(node, "the agentd at " + o.address + " is " + welcome->name);
     o.welcomed = true;
     o.up_at = Loop::now();
-    const auto waiting = std::exchange(o.waiting, {});
     o.knows = welcome->knows;
-    for (const GuestCommand& c : waiting) (void)deliver(node, o, c);
+    send_waiting(node);
     home_->guest_up(node);
 }
 

@@ -75,7 +75,8 @@ class Peers {
 
     // A socket that somebody opened to this node.
     void accepted(Fd socket);
-    // Keeps a connection to that guest and sends the command; `undelivered` if none can be made.
+    // Keeps a connection to that guest and sends the command when it takes it; `undelivered` if
+    // none can be made, or too many wait for it.
     void command(const Peer& peer, const GuestCommand& command);
     // A connection to that guest, without a command.
     void need(const Peer& peer);
@@ -116,7 +117,7 @@ class Peers {
         std::unique_ptr<wire::Channel> channel;
         bool welcomed = false;
         uint32_t knows = 0;                // Welcome::knows
-        std::deque<GuestCommand> waiting;  // for the connection that is being made
+        std::deque<GuestCommand> waiting;  // for the connection, or for room in its queue
         Timer retry;
         Nanos pause, up_at;
     };
@@ -129,6 +130,7 @@ class Peers {
     };
 
     bool deliver(const NodeName& node, Outgoing& to, const GuestCommand& command);
+    void send_waiting(const NodeName& node);
     void connect(const NodeName& node);
     void connected(const NodeName& node, Result<Fd> socket);
     void frame_from_guest(const NodeName& node, const wire::Frame& frame);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What one user asks of an agentd leaves room for all others.
+// What one user asks of an agentd, or has it send, leaves room for all others: the turns of users
+// at its socket, and its connections to the market and to other agentds. The far end is a channel
+// that reads when the test lets it.
 #include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/user_turns.hpp"
 #include "tests/unit/loop_fixture.hpp"
 
@@ -15,9 +18,83 @@ using souk::unit::open_loop;
 
 namespace {
 
+Log no_log() { return Log({.level_max = Level::error, .program = "test_agent_links"}); }
+
 void work(Nanos span) {
     for (const Nanos end = Loop::now() + span; Loop::now() < end;) {
     }
+}
+
+// Accepts connections, welcomes whoever says hello, and then reads nothing until it is told to.
+struct FarEnd {
+    std::string name, address;
+    std::unique_ptr<wire::Channel> channel;
+    Listener listener;
+    int connections = 0;
+    std::vector<wire::FrameType> frames;
+    std::vector<std::string> bodies;
+
+    FarEnd(Loop& loop, std::string is, wire::Words words) : name(std::move(is)) {
+        auto socket = listen_stream(*Address::parse("127.0.0.1:0"));
+        OK(socket);
+        address = Address::local(socket->get())->text();
+        listener = std::move(*loop.listen(
+            std::move(*socket),
+            [this, &loop, words](Fd fd) {
+                ++connections;
+                wire::ChannelHandlers handlers;
+                handlers.on_frame = [this](const wire::Frame& f) {
+                    if (f.type != wire::frame::hello) {
+                        frames.push_back(f.type);
+                        bodies.emplace_back(f.body);
+                        return;
+                    }
+                    OK(channel->send(wire::frame::welcome,
+                                     wire::pack(wire::Welcome{wire::protocol_version, name})));
+                    channel->pause_reading();
+                };
+                handlers.on_closed = [](const Error&) {};
+                wire::ChannelOptions options;
+                options.words = words;
+                channel = std::move(
+                    *wire::Channel::open(loop, std::move(fd), std::move(handlers), options));
+            },
+            {}));
+    }
+    size_t count(wire::FrameType type) const {
+        return static_cast<size_t>(std::ranges::count(frames, type));
+    }
+};
+
+struct Guests final : HomeOfPeers, GuestsOfPeers, RemoteTools {
+    int ups = 0;
+    std::vector<GuestCommand> lost;
+    void guest_up(const NodeName&) override { ++ups; }
+    void undelivered(const NodeName&, const GuestCommand& c) override { lost.push_back(c); }
+    void guest_too_old(const NodeName&, const GuestCommand&, const Trouble&) override {}
+    Status from_guest(const NodeName&, const wire::Frame&) override { return {}; }
+    bool guest_needed(const NodeName&) const override { return true; }
+    void guest_drained(const NodeName&) override {}
+    void home_up(const NodeName&) override {}
+    void home_down(const NodeName&) override {}
+    Status from_home(const NodeName&, const wire::Frame&) override { return {}; }
+    void home_drained(const NodeName&) override {}
+    Status from_image(uint64_t, const NodeName&, const wire::Frame&) override { return {}; }
+    void image_closed(uint64_t) override {}
+    void remote_request(uint64_t, const trust::Peer&, wire::CtlRequest) override {}
+};
+
+GuestCommand start_of(uint32_t uid, uint64_t seq, size_t environment) {
+    GuestCommand c;
+    c.id = {"n1", seq};
+    c.epoch = {1};
+    c.verb = GuestVerb::start;
+    c.spec.launch.uid = uid;
+    c.spec.launch.path = "/bin/true";
+    c.spec.launch.argv = {"true"};
+    c.spec.launch.cwd = "/";
+    c.spec.launch.env.assign(5, "X=" + std::string(environment / 5, 'x'));
+    return c;
 }
 
 }  // namespace
@@ -70,5 +147,60 @@ START_TEST(users_who_always_ask_take_half_of_the_time_and_each_of_them_his_part)
 }
 END_TEST
 
+START_TEST(starts_longer_than_the_queue_of_a_connection_all_go_over_it_in_order) {
+    Loop loop = open_loop();
+    Log log = no_log();
+    FarEnd guest(loop, "n2", wire::agent_words);
+    Guests heard;
+    Peers peers(loop, log, nullptr, "n1", "127.0.0.1:1");
+    peers.serve(heard, heard, heard);
+    constexpr size_t starts = 60;
+    for (uint64_t seq = 1; seq <= starts; ++seq) {
+        peers.command({"n2", guest.address}, start_of(1000, seq, 500'000));
+        if (seq == starts / 2) UNTIL(loop, heard.ups == 1);  // half before it is connected
+    }
+    GuestCommand kill;
+    kill.id = {"n1", 1};
+    kill.epoch = {1};
+    kill.verb = GuestVerb::kill;
+    peers.command({"n2", guest.address}, kill);
+    // There is room for what is urgent.
+    ck_assert(peers.to_guest("n2", Heartbeat{}));
+    (void)loop.run_until([] { return false; }, Nanos::from_ms(100));
+    guest.channel->resume_reading();
+    UNTIL(loop, guest.count(wire::frame::guest_command) == starts + 1);
+    ck_assert_int_eq(guest.connections, 1);
+    ck_assert(heard.lost.empty());
+    uint64_t next = 1;
+    for (size_t i = 0; i < guest.frames.size(); ++i) {
+        if (guest.frames[i] != wire::frame::guest_command) continue;
+        const auto command = wire::unpack<GuestCommand>(guest.bodies[i]);
+        ck_assert_msg(command.has_value(), "%s", command ? "" : command.error().message.c_str());
+        ck_assert_uint_eq(command->id.seq, next <= starts ? next : 1);
+        ck_assert(command->verb == (next <= starts ? GuestVerb::start : GuestVerb::kill));
+        ++next;
+    }
+}
+END_TEST
+
+START_TEST(starts_of_one_user_that_wait_leave_room_for_those_of_others) {
+    Loop loop = open_loop();
+    Log log = no_log();
+    FarEnd guest(loop, "n2", wire::agent_words);
+    Guests heard;
+    Peers peers(loop, log, nullptr, "n1", "127.0.0.1:1");
+    peers.serve(heard, heard, heard);
+    for (uint64_t seq = 1; seq <= 5'000; ++seq)
+        peers.command({"n2", guest.address}, start_of(1000, seq, 10));
+    ck_assert_msg(heard.lost.size() > 3'000 && heard.lost.size() < 5'000, "%zu", heard.lost.size());
+    const size_t before = heard.lost.size();
+    for (uint64_t seq = 5'001; seq <= 5'500; ++seq)
+        peers.command({"n2", guest.address}, start_of(1001, seq, 10));
+    ck_assert_uint_eq(heard.lost.size(), before);
+}
+END_TEST
+
 UNIT_SUITE(agent_links, a_users_requests_wait_when_they_have_taken_long_and_others_do_not,
-           users_who_always_ask_take_half_of_the_time_and_each_of_them_his_part);
+           users_who_always_ask_take_half_of_the_time_and_each_of_them_his_part,
+           starts_longer_than_the_queue_of_a_connection_all_go_over_it_in_order,
+           starts_of_one_user_that_wait_leave_room_for_those_of_others);
