@@ -254,6 +254,12 @@ void Home::market_up(Nanos now, Outputs& out) {
         if (!job.settled) turn.report(job);
 }
 
+void Home::report(const JobId& id, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::market_up, id); });
+    const HomeJob* job = find(id);
+    if (job && !job->settled) turn(now, out).report(*job);
+}
+
 void Home::market_down() {
     const Scene scene(*this, nullptr, [&] { return trace_in(Input::market_down); });
     parts_->m.budget.market_is_up(false);

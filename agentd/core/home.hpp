@@ -97,6 +97,8 @@ class Home {
 
     // Inputs from the market.
     void market_up(Nanos now, home::Outputs& out);  // a fresh connection: report every job
+    // Reports that job again, if the market has to know it still.
+    void report(const JobId& id, Nanos now, home::Outputs& out);
     void order(const Order& order, Nanos now, home::Outputs& out);
     void note(const JobNote& note, Nanos now, home::Outputs& out);
     void own_address(std::string address);

@@ -314,6 +314,8 @@ void Agent::market_up(const std::string& own_address) {
     use_->tell(true);
 }
 
+void Agent::market_drained() { home_->market_drained(); }
+
 void Agent::market_tried() {
     if (const auto told = std::exchange(on_ready_, nullptr)) told();
 }

@@ -72,6 +72,7 @@ class Agent final : private MarketListener, private GuestListener, private Offer
     void tick_load();
 
     void market_up(const std::string& own_address) override;
+    void market_drained() override;
     void market_down() override { home_->market_down(); }
     void market_tried() override;
     void from_market(const FromMarket& message) override;

@@ -153,7 +153,7 @@ void HomeShell::tick() {
 void HomeShell::apply(home::Output& output) {
     if (auto* p = std::get_if<home::Persist>(&output)) return persist(*p);
     if (auto* e = std::get_if<home::Erase>(&output)) return erase(e->id);
-    if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return p_.market.send(m->message);
+    if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return to_market(m->message);
     if (auto* g = std::get_if<home::ToGuest>(&output)) return command_guest(g->peer, g->command);
     if (auto* a = std::get_if<home::Answer>(&output))
         return (void)p_.peers.to_guest(a->node, a->heartbeat);
@@ -386,7 +386,33 @@ TerminalOutlet HomeShell::outlet() {
 // -------------------------------------------------------------------------------------------------
 // the market
 
+// A report says how a job stands, so one that has no room is forgotten, and made anew later.
+void HomeShell::to_market(const ToMarket& message) {
+    if (p_.market.send(message)) return;
+    const JobId& id = std::get<JobReport>(message).id;
+    const HomeJob* job = home_.find(id);
+    unreported_[job ? job->spec.launch.uid : 0].insert(id.seq);
+}
+
+// The users take turns, so that nobody's jobs wait for all of another's to be reported.
+void HomeShell::market_drained() {
+    auto owed = std::exchange(unreported_, {});
+    while (!owed.empty() && unreported_.empty())
+        for (auto it = owed.begin(); it != owed.end();) {
+            const uint64_t seq = it->second.extract(it->second.begin()).value();
+            if (it->second.empty())
+                it = owed.erase(it);
+            else
+                ++it;
+            step([&](Home& h, home::Outputs& out) {
+                h.report({p_.config.node, seq}, Loop::now(), out);
+            });
+        }
+    for (auto& [uid, seqs] : owed) unreported_[uid].merge(seqs);
+}
+
 void HomeShell::market_up(const std::string& seen_at) {
+    unreported_.clear();
     learn_address(seen_at);
     step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
     outage_timer_.cancel();

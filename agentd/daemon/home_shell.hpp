@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "agentd/core/home.hpp"
@@ -85,6 +86,8 @@ class HomeShell final : public OwnHome, public HomeOfPeers {
 
     // The market.
     void market_up(const std::string& seen_at);
+    // Reports that had no room are made anew.
+    void market_drained();
     void market_down();
     void from_market(const FromMarket& message);
 
@@ -101,6 +104,7 @@ class HomeShell final : public OwnHome, public HomeOfPeers {
     void splice(const JobId& id, const std::string& files);
     void finish_terminals(const JobId& id);
     void tell_waiting();
+    void to_market(const ToMarket& message);
     std::string summary(const HomeJob& job) const;
     TerminalOutlet outlet();
 
@@ -130,6 +134,8 @@ class HomeShell final : public OwnHome, public HomeOfPeers {
     Timer timer_, outage_timer_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     bool outage_told_ = false;           // to those whose jobs wait
+    // Jobs of each user whose reports had no room.
+    std::map<uint32_t, std::set<uint64_t>> unreported_;
 };
 
 }  // namespace souk

@@ -17,7 +17,8 @@ constexpr Nanos market_connect_limit = Nanos::from_s(3), market_keepalive = Nano
 constexpr Nanos market_pause_min = Nanos::from_ms(50), market_pause_max = Nanos::from_s(2);
 // A connection that is lost sooner counts as another failure, so that the pauses grow.
 constexpr Nanos market_stands = Nanos::from_s(10);
-constexpr size_t questions_max = 1024, market_queue_bytes_max = 64 << 20;
+constexpr size_t questions_max = 1024, market_queue_bytes_max = 64 << 20,
+                 reports_bytes_max = market_queue_bytes_max / 2;
 
 wire::CtlReply refusal(Cause why) {
     wire::CtlReply r;
@@ -72,6 +73,9 @@ void MarketLink::connected(Result<Fd> socket) {
                      {{"WHY", taken.error()}});
     };
     handlers.on_closed = [this](const Error& e) { lost(e.message); };
+    handlers.on_drain = [this] {
+        if (welcomed_) listener_.market_drained();
+    };
     wire::ChannelOptions options;
     options.words = wire::market_words;
     options.side = wire::Side::connector;
@@ -154,14 +158,17 @@ void MarketLink::lost(const std::string& why) {
     listener_.market_tried();
 }
 
-void MarketLink::send(const ToMarket& message) {
-    if (!welcomed_) return;
+bool MarketLink::send(const ToMarket& message) {
+    if (!welcomed_) return true;
+    if (std::holds_alternative<JobReport>(message) && channel_->queued() > reports_bytes_max)
+        return false;
     if (auto sent = channel_->send(wire::type_of(message), wire::pack(message)); !sent) {
         // Starts afresh, with a whole report, outside of whatever is being sent now.
         loop_.defer([this, why = sent.error().message] {
             if (channel_) lost(why);
         });
     }
+    return true;
 }
 
 void MarketLink::send(const UseReport& report) {

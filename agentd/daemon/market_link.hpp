@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // MarketLink: this node's one connection to the market, made again with a growing, jittered pause
 // for as long as the daemon lives. What is sent while there is none is dropped: both halves of the
-// node report everything when it is up again. Relays the questions of marketctl and their answers.
+// node report everything when it is up again. Reports of jobs take half of its queue; the rest is
+// for what is short. Relays the questions of marketctl and their answers.
 // Owned by the Agent.
 #pragma once
 
@@ -26,6 +27,8 @@ class MarketListener {
     // The market has welcomed this node, and sees it at that address.
     virtual void market_up(const std::string& own_address) = 0;
     virtual void market_down() = 0;
+    // Reports of jobs have room again, after one had none.
+    virtual void market_drained() = 0;
     // An attempt to connect has ended, whatever came of it.
     virtual void market_tried() = 0;
     virtual void from_market(const FromMarket& message) = 0;
@@ -48,7 +51,8 @@ class MarketLink {
     bool connected() const { return welcomed_; }
     const std::string& market() const { return market_; }
     const std::string& trouble() const { return trouble_; }  // why it is not connected
-    void send(const ToMarket& message);
+    // False: a report of a job that has no room now (then market_drained follows).
+    bool send(const ToMarket& message);
     void send(const UseReport& report);  // a market of before does not hear it
     // False: there is no connection.
     bool renew(const std::string& request);

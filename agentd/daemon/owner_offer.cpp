@@ -93,7 +93,7 @@ void OwnerOffer::step(const std::function<void(Provider&, provider::Outputs&)>& 
 void OwnerOffer::apply(provider::Output& output) {
     if (auto* p = std::get_if<provider::Persist>(&output))
         return p_.commits.put("provider", "record", wire::pack(p->record), Durable::now);
-    if (auto* r = std::get_if<provider::Report>(&output)) return p_.market.send(r->report);
+    if (auto* r = std::get_if<provider::Report>(&output)) return (void)p_.market.send(r->report);
     const auto& a = std::get<provider::Accepting>(output);
     p_.guests.step(
         [&](Guest& g, guest::Outputs& out) { g.set_accepting(a.accepting, a.why, out); });

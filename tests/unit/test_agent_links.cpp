@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/user_turns.hpp"
 #include "tests/unit/loop_fixture.hpp"
@@ -64,6 +65,20 @@ struct FarEnd {
     size_t count(wire::FrameType type) const {
         return static_cast<size_t>(std::ranges::count(frames, type));
     }
+};
+
+struct Heard final : MarketListener {
+    int ups = 0, downs = 0;
+    std::function<void()> on_drained = [] {};
+    void market_up(const std::string&) override { ++ups; }
+    void market_down() override { ++downs; }
+    void market_drained() override { on_drained(); }
+    void market_tried() override {}
+    void from_market(const FromMarket&) override {}
+    void certified(const wire::Certified&) override {}
+    void revoked(const std::string&) override {}
+    void ticket_keys(const wire::TicketKeys&) override {}
+    wire::CtlReply market_asks(const wire::CtlRequest&) override { return {}; }
 };
 
 struct Guests final : HomeOfPeers, GuestsOfPeers, RemoteTools {
@@ -147,6 +162,41 @@ START_TEST(users_who_always_ask_take_half_of_the_time_and_each_of_them_his_part)
 }
 END_TEST
 
+START_TEST(reports_that_the_market_does_not_take_wait_and_the_connection_stands) {
+    Loop loop = open_loop();
+    Log log = no_log();
+    FarEnd market(loop, "market", wire::market_words);
+    Heard heard;
+    MarketLink link(loop, log, nullptr, "n1", "127.0.0.1:1", market.address, heard);
+    link.start();
+    UNTIL(loop, heard.ups == 1);
+    JobReport report;
+    report.terms.max_price = Money{1};
+    report.name = std::string(200, 'n');
+    report.command = std::string(4'000, 'c');
+    constexpr size_t all = 60'000;
+    size_t sent = 0;
+    const auto send_on = [&] {
+        for (; sent < all; ++sent) {
+            report.id = {"n1", sent + 1};
+            if (!link.send(report)) return;
+        }
+    };
+    heard.on_drained = send_on;
+    send_on();
+    ck_assert_msg(sent > 1'000 && sent < all, "%zu", sent);
+    // What is short has room all the same.
+    for (int i = 0; i < 1'000; ++i)
+        ck_assert(link.send(OrderFailed{{"n1", 1}, 1, "n2", "it is so"}));
+    (void)loop.run_until([] { return false; }, Nanos::from_ms(100));
+    ck_assert(link.connected() && heard.downs == 0 && sent < all);
+    market.channel->resume_reading();
+    UNTIL(loop, market.count(wire::frame::job_report) == all &&
+                    market.count(wire::frame::order_failed) == 1'000);
+    ck_assert(heard.downs == 0 && market.connections == 1);
+}
+END_TEST
+
 START_TEST(starts_longer_than_the_queue_of_a_connection_all_go_over_it_in_order) {
     Loop loop = open_loop();
     Log log = no_log();
@@ -202,5 +252,6 @@ END_TEST
 
 UNIT_SUITE(agent_links, a_users_requests_wait_when_they_have_taken_long_and_others_do_not,
            users_who_always_ask_take_half_of_the_time_and_each_of_them_his_part,
+           reports_that_the_market_does_not_take_wait_and_the_connection_stands,
            starts_longer_than_the_queue_of_a_connection_all_go_over_it_in_order,
            starts_of_one_user_that_wait_leave_room_for_those_of_others);
