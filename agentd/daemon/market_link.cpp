@@ -17,8 +17,9 @@ constexpr Nanos market_connect_limit = Nanos::from_s(3), market_keepalive = Nano
 constexpr Nanos market_pause_min = Nanos::from_ms(50), market_pause_max = Nanos::from_s(2);
 // A connection that is lost sooner counts as another failure, so that the pauses grow.
 constexpr Nanos market_stands = Nanos::from_s(10);
-constexpr size_t questions_max = 1024, market_queue_bytes_max = 64 << 20,
-                 reports_bytes_max = market_queue_bytes_max / 2;
+constexpr size_t questions_max = 1024, questions_reserve = questions_max / 8,
+                 user_questions_max = questions_max / 8;
+constexpr size_t market_queue_bytes_max = 64 << 20, reports_bytes_max = market_queue_bytes_max / 2;
 
 wire::CtlReply refusal(Cause why) {
     wire::CtlReply r;
@@ -189,7 +190,7 @@ void MarketLink::ask(wire::CtlRequest request, std::function<void(wire::CtlReply
         away.away = true;
         return done(std::move(away));
     }
-    if (questions_.size() >= questions_max)
+    if (!may_ask(request.uid))
         return done(
             refusal({CauseCode::too_many, "too many questions to the market are under way"}));
     const uint64_t number = next_question_++;
@@ -197,9 +198,21 @@ void MarketLink::ask(wire::CtlRequest request, std::function<void(wire::CtlReply
     Timer limit = loop_.after(question_limit, [this, number] {
         answer(number, refusal({CauseCode::away, "the market did not answer within 10 s"}));
     });
-    questions_.emplace(number, Question{std::move(done), std::move(limit)});
+    questions_.emplace(number, Question{request.uid, std::move(done), std::move(limit)});
     if (auto sent = channel_->send(wire::frame::ctl_request, wire::pack(request)); !sent)
         answer(number, refusal(sent.error()));
+}
+
+// Those of a plain user leave room for others', and those of all plain users for root's.
+bool MarketLink::may_ask(uint32_t uid) const {
+    if (questions_.size() >= questions_max) return false;
+    if (uid == 0) return true;
+    const auto own =
+        std::ranges::count_if(questions_, [&](const auto& q) { return q.second.uid == uid; });
+    const auto roots =
+        std::ranges::count_if(questions_, [](const auto& q) { return q.second.uid == 0; });
+    return static_cast<size_t>(own) < user_questions_max &&
+           questions_.size() - static_cast<size_t>(roots) < questions_max - questions_reserve;
 }
 
 void MarketLink::answer(uint64_t number, wire::CtlReply reply) {

@@ -2,7 +2,8 @@
 // MarketLink: this node's one connection to the market, made again with a growing, jittered pause
 // for as long as the daemon lives. What is sent while there is none is dropped: both halves of the
 // node report everything when it is up again. Reports of jobs take half of its queue; the rest is
-// for what is short. Relays the questions of marketctl and their answers.
+// for what is short. Relays the questions of marketctl and their answers, of which each user but
+// root may have a share under way.
 // Owned by the Agent.
 #pragma once
 
@@ -61,6 +62,7 @@ class MarketLink {
 
   private:
     struct Question {
+        uint32_t uid = 0;
         std::function<void(wire::CtlReply)> done;
         Timer limit;
     };
@@ -68,6 +70,7 @@ class MarketLink {
     void connected(Result<Fd> socket);
     Status frame(const wire::Frame& f);
     void lost(const std::string& why);
+    bool may_ask(uint32_t uid) const;
     void answer(uint64_t number, wire::CtlReply reply);
 
     Loop& loop_;

@@ -197,6 +197,37 @@ START_TEST(reports_that_the_market_does_not_take_wait_and_the_connection_stands)
 }
 END_TEST
 
+START_TEST(questions_of_one_user_leave_room_for_others_and_those_of_all_for_root) {
+    Loop loop = open_loop();
+    Log log = no_log();
+    FarEnd market(loop, "market", wire::market_words);
+    Heard heard;
+    MarketLink link(loop, log, nullptr, "n1", "127.0.0.1:1", market.address, heard);
+    link.start();
+    UNTIL(loop, heard.ups == 1);
+    int refused = 0;
+    const auto ask = [&](uint32_t uid) {
+        wire::CtlRequest question;
+        question.verb = "status";
+        question.uid = uid;
+        const int before = refused;
+        link.ask(question, [&](const wire::CtlReply& reply) {
+            ck_assert(reply.error.code == CauseCode::too_many || refused < 0);
+            ++refused;
+        });
+        return refused == before;
+    };
+    int taken = 0;
+    while (taken < 2'000 && ask(1000)) ++taken;
+    ck_assert_msg(taken >= 16 && taken <= 128, "%d", taken);
+    for (uint32_t uid = 1001; uid < 1040; ++uid)
+        while (ask(uid)) ++taken;
+    ck_assert_msg(taken < 1'000, "%d", taken);
+    for (int i = 0; i < 100; ++i) ck_assert(ask(0));
+    refused = -100'000;  // the rest ends with the connection
+}
+END_TEST
+
 START_TEST(starts_longer_than_the_queue_of_a_connection_all_go_over_it_in_order) {
     Loop loop = open_loop();
     Log log = no_log();
@@ -253,5 +284,6 @@ END_TEST
 UNIT_SUITE(agent_links, a_users_requests_wait_when_they_have_taken_long_and_others_do_not,
            users_who_always_ask_take_half_of_the_time_and_each_of_them_his_part,
            reports_that_the_market_does_not_take_wait_and_the_connection_stands,
+           questions_of_one_user_leave_room_for_others_and_those_of_all_for_root,
            starts_longer_than_the_queue_of_a_connection_all_go_over_it_in_order,
            starts_of_one_user_that_wait_leave_room_for_those_of_others);
