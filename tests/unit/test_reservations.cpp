@@ -349,6 +349,34 @@ START_TEST(who_is_held_back_gives_nobody_room_and_a_user_buys_within_his_limit) 
 }
 END_TEST
 
+START_TEST(nobody_leaves_for_a_job_that_may_not_start_and_it_gets_its_place_when_it_may) {
+    World w = world();
+    w.add_node("n1", 100, 1, 2);
+    const JobId there = w.submit("n1", 50, Nanos::never(), 2);
+    w.run_for(s(5));
+    // One waits for another job, one is held back by its user.
+    const JobId waits = book(w, "n1", 60, {.start_s = 100, .span_s = 1'000, .cpus = 1}, 7),
+                held = book(w, "n1", 60, {.start_s = 100, .span_s = 1'000, .cpus = 1}, 8);
+    w.jobs[waits].report.waits_for = "job n1.99 to end";
+    w.tell(w.jobs[waits]);
+    ck_assert(w.market->freeze(held, true, 8).has_value());
+    w.run_for(s(5));
+    ck_assert(contract(w, waits).is_sold() && contract(w, held).is_sold());
+    for (int64_t at = 95; at <= 300; at += 5) {
+        w.run_until(s(at));
+        ck_assert_text(where(w, there), "n1");
+    }
+    ck_assert(code(w, waits) == ReasonCode::waits_for_job);
+    ck_assert(w.market->find(waits)->record.account.amount.micro == 0);
+    w.jobs[waits].report.waits_for.clear();
+    w.tell(w.jobs[waits]);
+    w.run_until(s(320));
+    ck_assert_text(where(w, waits), "n1");
+    ck_assert(w.phase(there) == JobPhase::frozen);
+    ck_assert(w.market->find(waits)->record.price == contract(w, waits).price);
+}
+END_TEST
+
 START_TEST(a_device_that_is_sold_is_kept_from_those_who_might_have_it_still) {
     World w = world();
     w.add_node("n1", 100, 1, 4);
@@ -647,6 +675,7 @@ UNIT_SUITE(reservations, a_place_is_kept_from_the_second_for_which_it_was_sold,
            all_components_are_sold_places_or_none, a_gang_runs_in_the_places_of_another_one,
            a_sold_place_moves_when_its_node_has_become_too_small,
            who_is_held_back_gives_nobody_room_and_a_user_buys_within_his_limit,
+           nobody_leaves_for_a_job_that_may_not_start_and_it_gets_its_place_when_it_may,
            a_device_that_is_sold_is_kept_from_those_who_might_have_it_still,
            a_device_or_a_licence_is_sold_once_for_each_moment,
            who_has_a_licence_now_makes_room_for_the_one_to_whom_it_was_sold,
