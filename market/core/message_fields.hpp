@@ -5,6 +5,7 @@
 #include "kernel/base/value_fields.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/needs.hpp"
+#include "market/core/site_terms.hpp"
 #include "market/core/ticket.hpp"
 #include "market/core/types.hpp"
 
@@ -219,5 +220,15 @@ SOUK_FIELDS(Peer, field("node", &Peer::node, rule::node_or_none),
 SOUK_FIELDS(Directory, field("peers", &Directory::peers, rule::at_most(4096)));
 
 SOUK_FIELDS(NodeLost, field("node", &NodeLost::node, rule::node));
+
+inline constexpr Rule site_names_rule = rule::at_most(
+    SiteTerms::names_max, rule::text(TextRule::label, SiteTerms::name_bytes_max));
+SOUK_FIELDS(SiteTerms,  //
+            field("most_cpus", &SiteTerms::most_cpus, rule::between(0, rule::cpus_max)),
+            field("users", &SiteTerms::users, site_names_rule),
+            field("projects", &SiteTerms::projects, site_names_rule),
+            field("from_min", &SiteTerms::from_min, rule::between(0, SiteTerms::day_minutes - 1)),
+            field("to_min", &SiteTerms::to_min, rule::between(0, SiteTerms::day_minutes)),
+            field("least", &SiteTerms::least, rule::price));
 
 }  // namespace souk

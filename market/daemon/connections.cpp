@@ -96,7 +96,7 @@ Status Connections::open(uint64_t number, Connection c, Fd socket, wire::Side si
     handlers.on_frame = [this, number](const wire::Frame& f) { frame(number, f); };
     handlers.on_closed = [this, number](const Error& e) { closed(number, e); };
     wire::ChannelOptions options;
-    options.words = wire::market_words;
+    options.words = wire::marketd_words;
     options.side = side;
     options.first_frame_limit = config_.hello_patience;
     options.keepalive = c.local ? Nanos{0} : config_.keepalive;

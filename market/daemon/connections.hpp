@@ -17,7 +17,7 @@
 #include "kernel/wire/channel.hpp"
 #include "kernel/wire/tls.hpp"
 #include "market/daemon/config.hpp"
-#include "market/wire/codec.hpp"
+#include "market/wire/site_codec.hpp"
 
 namespace souk {
 

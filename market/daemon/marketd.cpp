@@ -6,7 +6,7 @@
 #include "market/daemon/decision_reply.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
-#include "market/wire/codec.hpp"
+#include "market/wire/site_codec.hpp"
 
 namespace souk {
 
@@ -271,6 +271,7 @@ Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Fram
         return fail(text.text.code, "it says: " + text.text);
     }
     if (f.type == wire::frame::ctl_reply) return sites_.answered(c, f);
+    if (f.type == wire::frame::site_terms) return sites_.told_terms(c, f);
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
     request.uid = MarketTrust::nobody;
     const size_t listed = market_.jobs().size() + market_.nodes().size();

@@ -9,6 +9,7 @@
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/trust/site_card.hpp"
+#include "market/wire/site_codec.hpp"
 
 namespace souk {
 namespace {
@@ -53,6 +54,21 @@ uint64_t other_than_others() {
     if (::getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
         seed = static_cast<uint64_t>(Loop::now().ns);
     return seed;
+}
+
+void write_terms(JsonWriter& j, const SiteTerms& terms) {
+    const auto list = [&](const char* key, const std::vector<std::string>& names) {
+        if (names.empty()) return;
+        j.key(key).begin_array();
+        for (const std::string& name : names) j.value(name);
+        j.end_array();
+    };
+    j.begin_object().field("most_cpus", int64_t{terms.most_cpus});
+    list("users", terms.users);
+    list("projects", terms.projects);
+    if (const std::string hours = terms.hours(); !hours.empty()) j.field("hours", hours);
+    if (terms.least > Money{}) j.field("least", terms.least);
+    j.end_object();
 }
 
 // After a peer has been welcomed it says no more than another site may, and why it ends.
@@ -179,6 +195,10 @@ Status Sites::greet(uint64_t number, Connection& c, const wire::Hello& hello) {
     c.node = peer.record.name;
     peer.came = number;
     changed(peer, was_connected);
+    // Its greeting is answered first.
+    loop_.defer([this, site = peer.record.name] {
+        if (const auto known = peers_.find(site); known != peers_.end()) tell_terms(known->second);
+    });
     return {};
 }
 
@@ -202,6 +222,7 @@ Status Sites::welcomed(uint64_t number, Connection& c, const wire::Frame& f) {
     peer.called_at = Loop::now();
     peer.trouble.clear();
     changed(peer, was_connected);
+    tell_terms(peer);
     return {};
 }
 
@@ -301,17 +322,23 @@ bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& reque
     const std::string verb = request.verb;
     if (!is_for_sites(verb))
         return no(CauseCode::not_allowed, "another site may not ask for " + verb.substr(0, 40));
-    const Nanos now = Loop::now();
-    if (peer.free_at > now + questions_burst)
-        return no(CauseCode::too_many, "site " + c.node + " asks too much: again in a moment");
     // A list is walked over whole, however little of it is asked for.
     const int64_t times = verb == "plan" ? plan_cost : 1;
     const int64_t long_lists = 1 + static_cast<int64_t>(listed / list_usual);
-    peer.free_at = std::max(peer.free_at, now) + Nanos{question_cost.ns * times * long_lists};
+    if (!charge(peer, times * long_lists))
+        return no(CauseCode::too_many, "site " + c.node + " asks too much: again in a moment");
     const auto site = foreign(request);
     if (!site || !site->empty())
         return no(CauseCode::not_allowed,
                   "a site is asked about itself alone, and this is " + name_);
+    return true;
+}
+
+// Counts what a peer wants of this market. False: it has wanted too much.
+bool Sites::charge(Peer& peer, int64_t questions) {
+    const Nanos now = Loop::now();
+    if (peer.free_at > now + questions_burst) return false;
+    peer.free_at = std::max(peer.free_at, now) + Nanos{question_cost.ns * questions};
     return true;
 }
 
@@ -323,11 +350,47 @@ Status Sites::answered(const Connection& c, const wire::Frame& f) {
     return {};
 }
 
+// ---- terms
+
+// One connection is enough, as what is said on either is the same.
+void Sites::tell_terms(const Peer& peer) {
+    if (peer.connected())
+        connections_.send(peer.called ? *peer.called : *peer.came, peer.record.terms);
+}
+
+Status Sites::told_terms(const Connection& c, const wire::Frame& f) {
+    Peer& peer = peers_.at(c.node);
+    if (!charge(peer, 1)) return fail(CauseCode::too_many, "it says its terms too often");
+    TRY_ASSIGN(peer.told, wire::unpack<SiteTerms>(f.body));
+    return {};
+}
+
+Result<std::string> Sites::set_terms(const std::vector<std::string>& args) {
+    if (args.size() < 2) return fail("peer-terms takes a site, and KEY=VALUE");
+    const auto it = peers_.find(args[0]);
+    if (it == peers_.end())
+        return fail(CauseCode::not_found, "there is no peer " + args[0] + " (souk peer list)");
+    TRY_ASSIGN(const SiteTerms terms, parse_site_terms({args.begin() + 1, args.end()}));
+    SitePeer& record = it->second.record;
+    record.terms = terms;
+    state_.put(kind_peer, record.name, wire::pack(record));
+    log_.notice("terms of a peer are set", {{"site", record.name},
+                                            {"most_cpus", static_cast<int64_t>(terms.most_cpus)},
+                                            {"least", format_money(terms.least)}});
+    state_.journal().then([this, site = args[0]] {
+        if (const auto known = peers_.find(site); known != peers_.end()) tell_terms(known->second);
+    });
+    JsonWriter j;
+    j.begin_object().field("site", record.name).key("terms");
+    write_terms(j, terms);
+    return j.end_object().take();
+}
+
 // ---- what operators say of peers
 
 Result<std::string> Sites::answer(const wire::CtlRequest& request) {
     if (request.verb == "peer-list") return list();
-    if (request.verb != "peer-add" && request.verb != "peer-remove")
+    if (request.verb != "peer-add" && request.verb != "peer-remove" && request.verb != "peer-terms")
         return fail("the market does not know the verb '" + request.verb + "'");
     if (request.uid != 0)
         return fail(CauseCode::not_allowed, "only an operator may do that: root, on the market");
@@ -335,6 +398,7 @@ Result<std::string> Sites::answer(const wire::CtlRequest& request) {
         return fail(CauseCode::not_possible,
                     "this market runs without certificates, and its peers could not know it: souk "
                     "setup market");
+    if (request.verb == "peer-terms") return set_terms(request.args);
     return request.verb == "peer-add" ? add(request.args) : remove(request.args);
 }
 
@@ -371,14 +435,18 @@ Result<std::string> Sites::add(const std::vector<std::string>& args) {
     if (reached.empty() != card.address.empty())
         return fail("the card has an address exactly if it is looked up");
     TRY(may_add(card.name, card.root));
-    const SitePeer record{card.name, card.address, card.root, reached, unix_now()};
+    SitePeer record{card.name, card.address, card.root, reached, unix_now()};
+    const auto before = peers_.find(card.name);
+    if (before != peers_.end()) {  // it is reached elsewhere now; what its jobs may do is the same
+        record.terms = before->second.record.terms;
+        before->second.record = record;
+    }
     state_.put(kind_peer, record.name, wire::pack(record));
     log_.notice("a peer is added",
                 {{"site", card.name}, {"at", card.address}, {"root", card.root}});
     state_.journal().then([this, record] {
-        if (const auto before = peers_.find(record.name); before != peers_.end()) {
-            before->second.record = record;
-            before->second.pause.reset();
+        if (const auto again = peers_.find(record.name); again != peers_.end()) {
+            again->second.pause.reset();
         } else {
             known(record);
             know();
@@ -425,6 +493,8 @@ std::string Sites::list() const {
         j.field("called", peer.called.has_value()).field("calls", peer.came.has_value());
         if (peer.since.ns > 0) j.field("since_unix_s", peer.since.seconds());
         if (!peer.trouble.empty()) j.field("trouble", peer.trouble);
+        write_terms(j.key("terms"), r.terms);
+        if (peer.told) write_terms(j.key("told"), *peer.told);
         j.field("asked_it", peer.passed)
             .field("it_asked", peer.asked)
             .field("refused", peer.refused);

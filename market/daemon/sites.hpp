@@ -56,6 +56,8 @@ class Sites {
     // is refused. `listed`: so many jobs and nodes a list walks over.
     bool admits(uint64_t number, const Connection& c, wire::CtlRequest& request, size_t listed);
     Status answered(const Connection& c, const wire::Frame& frame);
+    // A peer says what it lets jobs from here do. It is shown to people, and is a claim.
+    Status told_terms(const Connection& c, const wire::Frame& frame);
 
   private:
     struct Peer {
@@ -69,7 +71,8 @@ class Sites {
         Nanos called_at{};      // when it welcomed this market
         Nanos since{};          // Unix time: it is connected (or not) since then; 0: never yet
         std::string trouble{};  // why the last call came to nothing; empty: it did not
-        Nanos free_at{};        // when it has not asked too much
+        std::optional<SiteTerms> told{};  // what it says that jobs from here may do there
+        Nanos free_at{};                  // when it has not asked too much
         uint64_t asked = 0, refused = 0;  // its questions here, since this process began
         uint64_t passed = 0;              // questions to it
         bool connected() const { return called || came; }
@@ -78,12 +81,15 @@ class Sites {
     Result<std::string> answer(const wire::CtlRequest& request);
     Result<std::string> add(const std::vector<std::string>& args);
     Result<std::string> remove(const std::vector<std::string>& args);
+    Result<std::string> set_terms(const std::vector<std::string>& args);
     std::string list() const;
     Status may_add(const std::string& name, const std::string& root) const;
     Status pass(uint64_t number, const std::string& site, const wire::CtlRequest& request);
     bool refuse(uint64_t number, const wire::CtlRequest& request, const Error& why);
     Result<std::string> foreign(wire::CtlRequest& request) const;
     Peer& known(const SitePeer& record);
+    bool charge(Peer& peer, int64_t questions);
+    void tell_terms(const Peer& peer);
     void know();
     void call(const std::string& site);
     Status connected(Peer& peer, Result<Fd> socket);

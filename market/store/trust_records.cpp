@@ -3,6 +3,7 @@
 
 #include "kernel/base/fields.hpp"
 #include "kernel/wire/field_codec.hpp"
+#include "market/core/message_fields.hpp"
 #include "market/store/records.pb-c.h"
 
 namespace souk {
@@ -28,7 +29,7 @@ SOUK_FIELDS(Member,  //
 SOUK_FIELDS(SitePeer,  //
             field("name", &SitePeer::name, rule::name), field("address", &SitePeer::address),
             field("reached", &SitePeer::reached, rule::address), field("root", &SitePeer::root),
-            field("added", &SitePeer::added, rule::time));
+            field("added", &SitePeer::added, rule::time), flat(&SitePeer::terms));
 
 namespace wire {
 

@@ -8,6 +8,7 @@
 
 #include "kernel/trust/token.hpp"
 #include "kernel/wire/codec.hpp"
+#include "market/core/site_terms.hpp"
 
 namespace souk {
 
@@ -23,13 +24,15 @@ struct Member {
     bool operator==(const Member&) const = default;
 };
 
-// Another site that this one's operator has taken as a peer: its card (kernel/trust/site_card.hpp).
+// Another site that this one's operator has taken as a peer: its card (kernel/trust/site_card.hpp),
+// and what its jobs may do here.
 struct SitePeer {
     std::string name, address, root;
     // The address as a number. A name is looked up when the peer is added, as the market waits for
     // no resolver.
     std::string reached;
     Nanos added;  // Unix time
+    SiteTerms terms = {};
     bool operator==(const SitePeer&) const = default;
 };
 

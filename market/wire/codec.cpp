@@ -5,6 +5,7 @@
 #include "kernel/wire/message_fields.hpp"
 #include "market/core/message_fields.hpp"
 #include "market/wire/market.pb-c.h"
+#include "market/wire/site_codec.hpp"
 
 namespace souk::wire {
 
@@ -35,6 +36,7 @@ template <>
 inline constexpr auto also_check<Directory> = check_directory;
 
 SOUK_MARKET_WORDS(SOUK_WIRE_LISTED)
+SOUK_SITE_WORDS(SOUK_WIRE_LISTED)
 SOUK_LISTED_CODEC(Ticket, pb__ticket, false)
 
 FrameType type_of(const ToMarket& message) {

@@ -55,14 +55,10 @@ constexpr uint32_t market_words(FrameType type) {
     X(agent, renew, node, "its own key")                                            \
     X(agent, ctl_request, node, "as its users ask; of a provider alone, as nobody") \
     X(agent, ctl_reply, node, "what it was asked")
-#define SOUK_SITE_TO_MARKET(X)                         \
-    X(site, ctl_request, none, "what anybody may see") \
-    X(site, ctl_reply, none, "what it was asked")
 // clang-format on
 SOUK_WIRE_ALLOWED(joiner_to_market, market_words, SOUK_JOINER_TO_MARKET)
 SOUK_WIRE_ALLOWED(operator_to_market, market_words, SOUK_OPERATOR_TO_MARKET)
 SOUK_WIRE_ALLOWED(agent_to_market, market_words, SOUK_AGENT_TO_MARKET)
-SOUK_WIRE_ALLOWED(site_to_market, market_words, SOUK_SITE_TO_MARKET)
 SOUK_WIRE_HAS_ROLE(role_to_market, SOUK_AGENT_TO_MARKET)
 
 // These pack and unpack the messages of the market's protocol. Unpacking fails for a type that is

@@ -41,6 +41,8 @@ ELSEWHERE = [
     ("pvdctl --cert ~/olga", "cluster/test_operators.py", "--machine"),
     ("souk peer card", "cluster/test_sites.py", '"souk", "peer", "card"'),
     ("souk peer add", "cluster/test_sites.py", '"souk", "peer", "add"'),
+    ("souk peer terms", "cluster/test_sites.py", '"souk", "peer", "terms"'),
+    ("souk peer status", "cluster/test_sites.py", '"souk", "peer", "status"'),
     ("souk peer list", "cluster/test_sites.py", '"souk", "peer", "list"'),
     ("marketctl -X", "cluster/test_sites.py", '"marketctl", "-X", "all"'),
     ("marketctl job uni:n1.7", "cluster/test_sites.py", 'job(f"uni:{id}")'),

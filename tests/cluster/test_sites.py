@@ -24,7 +24,7 @@ from test_schemas import fits
 
 NAMES = ("lab", "uni", "far")
 SLEEP = ("-p", "5", "--detach", "sleep", "1000")
-HELLO, WELCOME, ERROR, REQUEST, REPLY = 1, 2, 3, 5, 6
+HELLO, WELCOME, ERROR, REQUEST, REPLY, TERMS = 1, 2, 3, 5, 6, 40
 SITE = 5  # wire::Role
 
 
@@ -52,6 +52,9 @@ class Site(Standing):
     def peers(self):
         return {p["site"]: p for p in json.loads(
             self.market.tool("souk", "peer", "list", "--json").stdout)["peers"]}
+
+    def terms(self, site, *words, check=True):
+        return self.market.tool("souk", "peer", "terms", site, *words, check=check)
 
     def until_connected(self, *names):
         until(f"{self.name} is connected to {names}",
@@ -285,6 +288,40 @@ def test_peers_find_each_other_again_when_a_market_was_killed(sites):
     assert found["far"]["answer"][0]["node"] == "far:n1"
 
 
+def test_terms_are_told_to_the_peer_and_kept(sites):
+    lab, uni = sites["lab"], sites["uni"]
+    assert lab.peers()["uni"]["terms"] == {"most_cpus": 0}
+    until("uni has said that nothing may come",
+          lambda: lab.peers()["uni"].get("told") == {"most_cpus": 0})
+    assert "nothing may come" in uni.market.tool("souk", "peer", "status", "lab").stdout
+    said = uni.terms("lab", "--most-cpus", "16", "--users", "ada,bob", "--projects", "atlas",
+                     "--hours", "20:00-08:00", "--least", "5").stdout
+    assert said == ("jobs from site lab: at most 16 CPUs; users ada, bob; projects atlas; "
+                    "20:00-08:00; at least 5 per CPU-hour\n")
+    terms = {"most_cpus": 16, "users": ["ada", "bob"], "projects": ["atlas"],
+             "hours": "20:00-08:00", "least": 5}
+    assert uni.peers()["lab"]["terms"] == terms
+    until("lab hears of it", lambda: lab.peers()["uni"]["told"] == terms)
+    assert "it says: at most 16 CPUs" in lab.market.tool("souk", "peer", "status", "uni").stdout
+    fits("peers", json.loads(lab.market.tool("souk", "peer", "list", "--json").stdout))
+    # they outlive the market and a new card
+    uni.market.kill_daemon("market")
+    uni.until_connected("lab", "far")
+    uni.add(lab.card())
+    assert uni.peers()["lab"]["terms"] == terms
+    assert lab.peers()["uni"]["told"] == terms
+    for words in (("--users", "ada"), ("--none", "--most-cpus", "3"), ("--most-cpus", "0"),
+                  ("--most-cpus", "4", "--hours", "20-8"), ("--most-cpus", "4", "--least", "-1")):
+        done = uni.terms("lab", *words, check=False)
+        assert done.returncode in (1, 2) and done.stderr.count("\n") == 1, done
+    refused(uni.terms("nowhere", "--none", check=False), "not_found")
+    refused(uni.market.tool("souk", "peer", "terms", "lab", "--none", check=False, user=12345,
+                            group=12345), "not_allowed")
+    assert uni.peers()["lab"]["terms"] == terms
+    uni.terms("lab", "--none")
+    until("lab hears of that too", lambda: lab.peers()["uni"]["told"] == {"most_cpus": 0})
+
+
 class Hostile:
     """A market that speaks for itself: the key and certificate are those of a real one."""
 
@@ -310,7 +347,9 @@ class Hostile:
                         if len(head := self.read(s, 8)) < 8:
                             break
                         length, kind, _ = struct.unpack("<IHH", head)
-                        frames.append((kind, decode(self.read(s, length))))
+                        body = self.read(s, length)
+                        if kind != TERMS:  # what it lets this site do
+                            frames.append((kind, decode(body)))
             return frames
         return self.site.market.in_netns("fabric", conversation)
 
@@ -353,7 +392,7 @@ def tries_all(hostile, own):
     # orders, secrets, money, and what other sites have
     for words in (("cancel", own), ("set", "solver", "greedy", "x"), ("dump",), ("backup", "/x"),
                   ("token-create", "n9", "home", "60"), ("node-list",), ("peer-add", "x", "-"),
-                  ("peer-remove", "far"), ("peer-list",), ("at", "far", "list-jobs"),
+                  ("peer-remove", "far"), ("peer-list",), ("peer-terms", "uni", "most-cpus=9"), ("at", "far", "list-jobs"),
                   ("job", "far:n1.1"), ("story", own), ("quote", "price=1"), ("web", "x", "status"),
                   ("transfer", "root", "1"), ("ledger-seen", "1", "x"), ("nonsense",)):
         kind, body = hostile.talk(hello("uni") + question(*words))[1]
@@ -366,6 +405,18 @@ def tries_all(hostile, own):
     for kind in (16, 17, 18, 19, 20, 21, 32, 35, 38, 39, 64):
         frames = hostile.talk(hello("uni") + frame(kind, b"\x0a\x02n1"))
         assert frames[1][0] == ERROR, (kind, frames)
+    # what it says of its terms is shown as its claim, and changes none of ours
+    assert hostile.talk(hello("uni") + frame(TERMS, encode({1: 9, 2: ["ada"]})) +
+                        question("status"))[1][0] == REPLY
+    known = hostile.towards.peers()["uni"]
+    assert known["told"] == {"most_cpus": 9, "users": ["ada"]}
+    assert known["terms"] == {"most_cpus": 0}
+    for bad in (encode({1: 65537}), encode({1: 4, 4: 1440}), encode({1: 4, 2: ["a\x1b[2J"]}),
+                encode({1: 4, 2: ["a"] * 65}), b"\xff" * 40, encode({1: 4, 6: -5})):
+        assert hostile.talk(hello("uni") + frame(TERMS, bad))[1][0] == ERROR, bad
+    assert hostile.towards.peers()["uni"]["told"] == known["told"]
+    kind, body = hostile.talk(hello("uni") + frame(TERMS, encode({1: 1})) * 1000)[1]
+    assert kind == ERROR and CAUSES[body[2][0]] == "too_many", body
     # an answer that nobody has asked for, then nonsense, then a flood
     assert hostile.talk(hello("uni") + frame(REPLY, encode({1: 1, 2: 1, 4: "{}"})) +
                         question("status"))[1][0] == REPLY

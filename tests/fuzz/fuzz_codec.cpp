@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "agentd/store/records.hpp"
+#include "market/wire/site_codec.hpp"
 
 namespace {
 
@@ -25,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size == 0) return 0;
     constexpr void (*messages[])(std::string_view) = {
 #define X(T, ...) one<T>,
-        SOUK_COMMON_WORDS(X) SOUK_MARKET_WORDS(X) SOUK_AGENT_WORDS(X)
+        SOUK_COMMON_WORDS(X) SOUK_MARKET_WORDS(X) SOUK_SITE_WORDS(X) SOUK_AGENT_WORDS(X)
 #undef X
             one<HomeJob>,
         one<GuestJob>};

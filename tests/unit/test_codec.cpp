@@ -70,6 +70,7 @@ START_TEST(every_message_comes_back_as_it_was) {
 #define X(T, ...) round_trip<T>(#T, rng);
     SOUK_COMMON_WORDS(X)
     SOUK_MARKET_WORDS(X)
+    SOUK_SITE_WORDS(X)
     SOUK_AGENT_WORDS(X)
 #undef X
     round_trip<HomeJob>("HomeJob", rng);
@@ -83,6 +84,7 @@ START_TEST(damaged_bytes_are_refused_or_stay_what_they_became) {
 #define X(T, ...) damage<T>(#T, rng);
     SOUK_COMMON_WORDS(X)
     SOUK_MARKET_WORDS(X)
+    SOUK_SITE_WORDS(X)
     SOUK_AGENT_WORDS(X)
 #undef X
     damage<HomeJob>("HomeJob", rng);

@@ -266,6 +266,12 @@ v.peers.resize(r.below(50));
 for (auto& peer : v.peers) peer = {d.node(), d.address()};
 return v;
 END SAMPLE(NodeLost) return {d.node()};
+END SAMPLE(SiteTerms) return {static_cast<int32_t>(d.up_to(65'536)),
+                              d.places(),
+                              d.places(),
+                              static_cast<int32_t>(d.up_to(1'439)),
+                              static_cast<int32_t>(d.up_to(1'440)),
+                              {d.up_to(money_max.micro)}};
 END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         d.epoch(),
                                         d.any(GuestVerb::query, GuestVerb::checkpoint),

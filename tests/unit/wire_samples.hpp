@@ -5,6 +5,7 @@
 
 #include "agentd/store/records.hpp"
 #include "kernel/base/rng.hpp"
+#include "market/wire/site_codec.hpp"
 
 namespace souk::unit {
 

@@ -90,6 +90,46 @@ Status peer_list(const PeerWords& w) {
     return tools::print(table.text());
 }
 
+std::string names_text(const Json& terms, const char* key) {
+    std::string all;
+    for (const Json& name : terms.value(key, Json::array()))
+        if (name.is_string()) all += (all.empty() ? "" : ", ") + name.get<std::string>();
+    return all;
+}
+
+// "at most 8 CPUs; users ada, bob; 20:00-08:00; at least 5 per CPU-hour"
+std::string terms_text(const Json& terms) {
+    const int64_t cpus = terms.value("most_cpus", int64_t{0});
+    if (cpus == 0) return "nothing may come";
+    std::string text = "at most " + std::to_string(cpus) + (cpus == 1 ? " CPU" : " CPUs");
+    for (const char* key : {"users", "projects"})
+        if (const std::string names = names_text(terms, key); !names.empty())
+            text += std::string("; ") + key + " " + names;
+    if (terms.contains("hours")) text += "; " + tools::field(terms, "hours");
+    if (terms.contains("least"))
+        text += "; at least " + tools::field(terms, "least") + " per CPU-hour";
+    return text;
+}
+
+Status peer_terms(const PeerWords& w) {
+    std::vector<std::string> words = {w.site};
+    const bool any = !(w.users + w.projects + w.hours + w.least).empty();
+    if (w.none && (any || w.most_cpus > 0))
+        return fail("--none lets nothing come, and goes with no other term");
+    if (!w.none && w.most_cpus == 0)
+        return fail(
+            "--most-cpus is missing: how many CPUs all its jobs may have together "
+            "(--none: nothing may come)");
+    words.push_back("most-cpus=" + std::to_string(w.most_cpus));
+    const std::pair<const char*, const std::string&> more[] = {
+        {"users=", w.users}, {"projects=", w.projects}, {"hours=", w.hours}, {"least=", w.least}};
+    for (const auto& [key, value] : more)
+        if (!value.empty()) words.push_back(key + value);
+    TRY_ASSIGN(const Json set, ask_of_peers(w, "peer-terms", words));
+    return tools::print("jobs from site " + w.site + ": " +
+                        terms_text(set.value("terms", Json::object())));
+}
+
 Status peer_status(const PeerWords& w) {
     TRY_ASSIGN(const Json known, ask_of_peers(w, "peer-list"));
     for (const Json& peer : known.value("peers", Json::array())) {
@@ -103,6 +143,10 @@ Status peer_status(const PeerWords& w) {
             {"State", state_of(peer)},
             {"So since", tools::local_time(peer, "since_unix_s")}};
         if (peer.contains("trouble")) rows.emplace_back("Last call", tools::field(peer, "trouble"));
+        rows.emplace_back("Its jobs here", terms_text(peer.value("terms", Json::object())));
+        rows.emplace_back("Ours there", peer.contains("told")
+                                            ? "it says: " + terms_text(peer["told"])
+                                            : "it has not said");
         rows.emplace_back("Asked it", tools::field(peer, "asked_it") + " questions");
         rows.emplace_back("It asked", tools::field(peer, "it_asked") + " questions, of which " +
                                           tools::field(peer, "refused") + " were refused");
@@ -145,6 +189,22 @@ tools::CommandLine peer_line(PeerWords& w) {
              .options = {socket},
              .arguments = site,
              .run = [&w] { return ended_as(peer_remove(w)); }},
+            {.tool = "souk peer terms",
+             .summary = "what jobs from that site may do here: nothing until this is said",
+             .options = {option(0, "most-cpus", w.most_cpus, tools::whole(1, 65'536),
+                                "so many CPUs all its jobs may have together"),
+                         option(0, "users", w.users, tools::any_text(),
+                                "only jobs of these users there: NAME[,NAME...] (default: of any)"),
+                         option(0, "projects", w.projects, tools::any_text(),
+                                "only jobs that these projects there pay for"),
+                         option(0, "hours", w.hours, tools::any_text(),
+                                "only in this part of the day here, as 20:00-08:00"),
+                         option(0, "least", w.least, tools::any_text(),
+                                "nothing is offered below this price per CPU-hour"),
+                         {0, "none", nullptr, "nothing may come", tools::set_flag(w.none)},
+                         socket},
+             .arguments = site,
+             .run = [&w] { return ended_as(peer_terms(w)); }},
             {.tool = "souk peer list",
              .summary = "the peers, and which are connected",
              .options = {as_json, socket},

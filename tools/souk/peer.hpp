@@ -11,6 +11,10 @@ namespace souk {
 // The command line gives these.
 struct PeerWords {
     std::string socket, address, card, site;
+    // what a peer's jobs may do here; empty or 0: not given
+    std::string users, projects, hours, least;
+    int64_t most_cpus = 0;
+    bool none = false;
     bool as_json = false;
 };
 

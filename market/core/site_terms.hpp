@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// SiteTerms: what an operator lets the jobs of a peer's users do at this site (docs/sites.md). They
+// are part of the record of the peer, and are asked before anything is offered to it. The same
+// words are told to the peer, for which they are a claim. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/base/cause.hpp"
+#include "kernel/base/money.hpp"
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+struct SiteTerms {
+    static constexpr size_t names_max = 64, name_bytes_max = 64;
+    static constexpr int32_t day_minutes = 24 * 60;
+
+    int32_t most_cpus = 0;  // of all its jobs together; 0: nothing may come
+    // Only jobs of these users and of these projects may come; empty: of any.
+    std::vector<std::string> users, projects;
+    // In this part of each day, in minutes of the local time of this site: an end before the
+    // beginning lies on the next day. The same: all day.
+    int32_t from_min = 0, to_min = 0;
+    Money least;  // per CPU-hour; nothing is offered below it
+    bool operator==(const SiteTerms&) const = default;
+
+    bool let_any() const { return most_cpus > 0; }
+    bool are_open(int32_t minute_of_day) const;
+    std::string hours() const;  // "20:00-08:00"; empty: all day
+};
+
+// A job of the peer that would come.
+struct SiteGuest {
+    std::string user, project;
+    int32_t cpus = 1;
+    Money max_price;
+};
+
+// Reads KEY=VALUE of most-cpus, users, projects, hours and least. Errors: one line that names the
+// word that is wrong, or no number of CPUs beside other words.
+Result<SiteTerms> parse_site_terms(const std::vector<std::string>& words);
+// Says why the terms do not let that job come now; an empty text: they do. `had`: CPUs that the
+// peer has here already.
+Cause why_not_by(const SiteTerms& terms, const SiteGuest& guest, int64_t had,
+                 int32_t minute_of_day);
+
+}  // namespace souk

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The messages of the markets of two sites (market/core/site_terms.hpp) as bytes and back: as
+// kernel/wire/codec.hpp.
+#pragma once
+
+#include "market/core/site_terms.hpp"
+#include "market/wire/codec.hpp"
+
+namespace souk::wire {
+
+// clang-format off
+#define SOUK_SITE_WORDS(X)                            \
+    X(SiteTerms, site_terms, 40, small_bytes)
+// clang-format on
+
+SOUK_SITE_WORDS(SOUK_WIRE_DECLARE)
+
+// Says how long each message on a connection of marketd may be.
+constexpr uint32_t marketd_words(FrameType type) {
+    SOUK_SITE_WORDS(SOUK_WIRE_BYTES_MAX)
+    return market_words(type);
+}
+
+// clang-format off
+#define SOUK_SITE_TO_MARKET(X)                         \
+    X(site, ctl_request, none, "what anybody may see") \
+    X(site, ctl_reply, none, "what it was asked")      \
+    X(site, site_terms, none, "what it says it lets jobs from here do")
+// clang-format on
+SOUK_WIRE_ALLOWED(site_to_market, marketd_words, SOUK_SITE_TO_MARKET)
+
+}  // namespace souk::wire
