@@ -9,6 +9,7 @@
 #include "agentd/core/home_steps.hpp"
 #include "agentd/core/home_trace.hpp"
 #include "market/core/needs.hpp"
+#include "market/core/site_offer.hpp"
 
 namespace souk {
 
@@ -97,6 +98,8 @@ Status can_be_read(const JobTerms& terms) {
         return fail(CauseCode::invalid,
                     "--resource is not possible with --allocate and --in: what runs in a place is "
                     "given no named resource of it; --for sells them to a job of its own");
+    if (const Status sites = check_site_wish(terms.sites->names); !sites)
+        return wrap("--sites", sites.error());
     if (terms.needs->empty()) return {};
     const auto needs = market::Needs::parse(*terms.needs);
     return needs ? Status{} : wrap("--needs", needs.error());

@@ -62,6 +62,8 @@ Change take(const Pb__Change& m, Check& c) {
         booking.early = m.terms->book_early;
         booking.promise = m.terms->promise;
     }
+    if (v.fields & Change::sites)
+        v.terms.sites = SiteWish{clean(m.terms->sites, 2048), m.terms->sites_cheapest != 0};
     if (v.fields & Change::resources) {
         const auto resources = parse_resources(m.terms->resources);
         if (!resources) c.bad("resources", "not a list of NAME=COUNT");
@@ -108,6 +110,7 @@ JobTerms changed(JobTerms terms, const Change& change) {
         terms.booking = booking;
     }
     if (change.fields & Change::resources) terms.resources = *change.terms.resources;
+    if (change.fields & Change::sites) terms.sites = *change.terms.sites;
     return terms;
 }
 

@@ -160,7 +160,8 @@ struct Change {
         needs = 2048,
         booking = 4096,  // fields 17 to 19, and 23
         resources = 8192,
-        all = 16383
+        sites = 16384,  // fields 24 and 25
+        all = 32767
     };
     JobId id;
     uint32_t fields = 0;

@@ -351,6 +351,54 @@ Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
     return quote;
 }
 
+SiteOffer Market::offer(const std::string& site, const SiteAsk& ask, const SiteTerms& terms,
+                        int32_t minute, Nanos now) {
+    constexpr Nanos kept_most = Nanos::from_s(30);
+    const std::string name = site + "/" + ask.job.text();
+    const JobTerms& t = ask.terms;
+    SiteOffer offer;
+    offer.number = ask.number;
+    offer.why = why_not_by(terms, {ask.user, t.project, t.cpus, t.max_price},
+                           reservations_.cpus_offered(name, now), minute);
+    if (!offer.why.empty()) return offer;
+    const auto no = [&](CauseCode code, std::string why) {
+        offer.why = souk::Cause(code, std::move(why));
+        return offer;
+    };
+    if (!(t.booking == Booking{}))
+        return no(CauseCode::not_possible, "places are sold to jobs of this site alone");
+    if ((!t.needs->empty() && !Needs::parse(*t.needs)) ||
+        (!t.resources.empty() && !parse_resources(*t.resources)))
+        return no(CauseCode::invalid, "what it needs cannot be read");
+    // Its user, its project and its budget are of the other site.
+    QuoteRequest request;
+    request.uid = UINT32_MAX;
+    request.terms.max_price = t.max_price;
+    request.terms.memory_mb = t.memory_mb;
+    request.terms.cpus = t.cpus;
+    request.terms.runtime = t.runtime;
+    request.terms.needs = t.needs;
+    request.terms.resources = t.resources;
+    const auto quote = this->quote(request, now);
+    if (!quote) return no(CauseCode::not_possible, quote.error().message);
+    if (!quote->runs) return no(CauseCode::not_possible, quote->why);
+    const Quote::Place& place = quote->places.front();
+    offer.price = std::max(place.price, terms.least);
+    offer.speed = place.speed;
+    const Nanos unix = context_.unix(now), kept = std::min(ask.hold, kept_most);
+    Contract c;
+    c.start = unix;
+    c.end = unix + kept;
+    c.node = place.node;
+    c.price = offer.price;
+    c.cpus = t.cpus;
+    c.memory_mb = t.memory_mb;
+    c.sold = unix;
+    if (quote->others_first) offer.starts_in = reservations_.clearing_of(c);
+    if (reservations_.keep_offered(name, request.terms, c, now)) offer.held_for = kept;
+    return offer;
+}
+
 Quote::Promise Market::promise_of(const QuoteRequest& request, Nanos now) const {
     User user;
     user.record.uid = request.uid;

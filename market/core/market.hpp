@@ -77,6 +77,8 @@
 #include "market/core/room_claims.hpp"
 #include "market/core/run_times.hpp"
 #include "market/core/settling.hpp"
+#include "market/core/site_offer.hpp"
+#include "market/core/site_terms.hpp"
 #include "market/core/solver.hpp"
 #include "market/core/suspended_jobs.hpp"
 #include "market/core/user_days.hpp"
@@ -195,6 +197,12 @@ class Market {
     // solve(), as what came in since is not decided yet. Errors: no quote can be given now, and
     // why.
     Result<Quote> quote(const QuoteRequest& request, Nanos now) const;
+
+    // Says what a job of another site would get here now, by the terms that hold for that site, and
+    // keeps that place for it for as long as it asks, half a minute at most. To be called after
+    // solve().
+    SiteOffer offer(const std::string& site, const SiteAsk& ask, const SiteTerms& terms,
+                    int32_t minute_of_day, Nanos now);
 
     // An allocation worked out elsewhere: after Outputs::ask_solver, adopt() or, when there is
     // none, use_own() (once), then solve() as usual.

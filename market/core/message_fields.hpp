@@ -5,6 +5,7 @@
 #include "kernel/base/value_fields.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/needs.hpp"
+#include "market/core/site_offer.hpp"
 #include "market/core/site_terms.hpp"
 #include "market/core/ticket.hpp"
 #include "market/core/types.hpp"
@@ -30,18 +31,24 @@ SOUK_FIELDS(Booking,  //
             field("book_holds", &Booking::holds), field("within", &Booking::within, rule::name),
             field("promise", &Booking::promise));
 
-SOUK_FIELDS(
-    JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),
-    field("budget", &JobTerms::budget, rule::price),
-    field("memory_mb", &JobTerms::memory_mb, rule::megabytes),
-    field("cpus", &JobTerms::cpus, rule::cpus), field("finish", &JobTerms::finish, rule::span),
-    field("strategy", &JobTerms::strategy, rule::text(TextRule::strategy)),
-    field("pace", &JobTerms::pace), field("memory_by_default", &JobTerms::memory_by_default),
-    field("runtime", &JobTerms::runtime, rule::span),
-    field("project", &JobTerms::project, rule::text(TextRule::label, 64)), flat(&JobTerms::limits),
-    field("needs", &JobTerms::needs, rule::text(TextRule::line, market::Needs::text_max)),
-    flat(&JobTerms::booking),
-    field("resources", &JobTerms::resources, rule::text(TextRule::line, resource_text_max)));
+SOUK_FIELDS(SiteWish, field("sites", &SiteWish::names, rule::text(TextRule::line, 2048)),
+            field("sites_cheapest", &SiteWish::cheapest));
+
+SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),
+            field("budget", &JobTerms::budget, rule::price),
+            field("memory_mb", &JobTerms::memory_mb, rule::megabytes),
+            field("cpus", &JobTerms::cpus, rule::cpus),
+            field("finish", &JobTerms::finish, rule::span),
+            field("strategy", &JobTerms::strategy, rule::text(TextRule::strategy)),
+            field("pace", &JobTerms::pace),
+            field("memory_by_default", &JobTerms::memory_by_default),
+            field("runtime", &JobTerms::runtime, rule::span),
+            field("project", &JobTerms::project, rule::text(TextRule::label, 64)),
+            flat(&JobTerms::limits),
+            field("needs", &JobTerms::needs, rule::text(TextRule::line, market::Needs::text_max)),
+            flat(&JobTerms::booking),
+            field("resources", &JobTerms::resources, rule::text(TextRule::line, resource_text_max)),
+            flat(&JobTerms::sites));
 
 SOUK_FIELDS(LastMove,  //
             field("forecast", &LastMove::forecast),
@@ -221,8 +228,8 @@ SOUK_FIELDS(Directory, field("peers", &Directory::peers, rule::at_most(4096)));
 
 SOUK_FIELDS(NodeLost, field("node", &NodeLost::node, rule::node));
 
-inline constexpr Rule site_names_rule = rule::at_most(
-    SiteTerms::names_max, rule::text(TextRule::label, SiteTerms::name_bytes_max));
+inline constexpr Rule site_names_rule =
+    rule::at_most(SiteTerms::names_max, rule::text(TextRule::label, SiteTerms::name_bytes_max));
 SOUK_FIELDS(SiteTerms,  //
             field("most_cpus", &SiteTerms::most_cpus, rule::between(0, rule::cpus_max)),
             field("users", &SiteTerms::users, site_names_rule),
@@ -230,5 +237,17 @@ SOUK_FIELDS(SiteTerms,  //
             field("from_min", &SiteTerms::from_min, rule::between(0, SiteTerms::day_minutes - 1)),
             field("to_min", &SiteTerms::to_min, rule::between(0, SiteTerms::day_minutes)),
             field("least", &SiteTerms::least, rule::price));
+
+SOUK_FIELDS(SiteAsk, field("number", &SiteAsk::number), field("job", &SiteAsk::job),
+            field("user", &SiteAsk::user, rule::text(TextRule::label, rule::name_bytes_max)),
+            field("terms", &SiteAsk::terms, rule::required),
+            field("hold", &SiteAsk::hold, rule::span));
+
+SOUK_FIELDS(SiteOffer, field("number", &SiteOffer::number), field("why", &SiteOffer::why),
+            part("why_code", &SiteOffer::why, &Cause::code, cause_rule),
+            field("price", &SiteOffer::price, rule::price),
+            field("speed", &SiteOffer::speed, rule::between(0, market::speed_max)),
+            field("starts_in", &SiteOffer::starts_in, rule::span),
+            field("held_for", &SiteOffer::held_for, rule::span));
 
 }  // namespace souk

@@ -46,6 +46,15 @@ struct Booking {
     bool operator==(const Booking&) const = default;
 };
 
+// Other sites to which a job may go (docs/sites.md).
+struct SiteWish {
+    // "any", or names with commas between; empty: it stays at its own site
+    std::string names = {};
+    // of their offers the one that costs least; else the one that ends first
+    bool cheapest = false;
+    bool operator==(const SiteWish&) const = default;
+};
+
 // The user asks for this and is ready to pay so much; it may change while the job runs (srun -J).
 struct JobTerms {
     Money max_price;        // per CPU-hour, > 0
@@ -63,6 +72,7 @@ struct JobTerms {
     Sparse<std::string> needs = {};  // of the nodes that it may run on (needs.hpp); empty: nothing
     Sparse<Booking> booking = {};
     Sparse<std::string> resources = {};  // named ones (resource_text.hpp); empty: none
+    Sparse<SiteWish> sites = {};
     bool operator==(const JobTerms&) const = default;
 };
 

@@ -14,7 +14,7 @@
 namespace souk::market {
 
 struct QuoteRequest {
-    NodeName home;
+    NodeName home;  // empty: it is of another site
     uint32_t uid = 0;
     JobTerms terms;
     int32_t jobs = 1;      // so many of it at once, at most quote_jobs_max

@@ -178,8 +178,9 @@ Result<Quote> Quoter::of(const QuoteRequest& q, Nanos now) const {
     if (q.jobs < 1 || q.jobs > quote_jobs_max || static_cast<size_t>(q.jobs) > left)
         return fail("a quote is for 1 to " +
                     std::to_string(std::min<size_t>(left, quote_jobs_max)) + " jobs");
+    // A job of another site has its home there.
     const Node* home = view_.book.find_node(q.home);
-    if (!home || !home->connected)
+    if (!q.home.empty() && (!home || !home->connected))
         return fail("node " + q.home + " is not connected to the market");
     if (view_.settling)
         return fail(

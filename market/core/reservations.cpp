@@ -73,6 +73,7 @@ void Reservations::look(Nanos now) {
     next_ = Nanos::never();
     unix_ = context_.unix(now);
     forget_ended();
+    kept_.forget(unix_);
     list_sold();
     list_ahead();
     for (const JobId& id : booked_)
@@ -127,6 +128,8 @@ void Reservations::list_sold() const {
         const Contract& c = *job.record.contract;
         if (c.is_sold() && !c.over && !c.node.empty()) sold_[c.node].push_back(&job);
     }
+    for (const auto& [name, job] : kept_.jobs())
+        if (const Contract& c = *job.record.contract; c.end > unix_) sold_[c.node].push_back(&job);
 }
 
 // Whoever waits for a device that is kept for others may begin no more, or now.
@@ -567,6 +570,23 @@ void Reservations::sell(const std::vector<Pick>& picks, Span span, Nanos unix) {
         see_contract(*p.job, Nanos{unix.ns - context_.calendar.ns});
     }
     list_ahead();
+}
+
+bool Reservations::keep_offered(const std::string& name, const JobTerms& terms, const Contract& c,
+                                Nanos now) {
+    kept_.drop(name);
+    const Node* const node = book_.find_node(c.node);
+    if (!node || c.end <= c.start || !terms.resources.empty()) return false;
+    unix_ = context_.unix(now);
+    kept_.forget(unix_);
+    list_sold();
+    Job job;
+    job.record.report.terms = terms;
+    const Span span{c.start, c.end};
+    const bool is_free = is_open(node->record.report, span) && has_room(job, *node, span, {});
+    sold_.clear();
+    if (is_free) kept_.keep(name, terms, c);
+    return is_free;
 }
 
 // -------------------------------------------------------------------------------------------------

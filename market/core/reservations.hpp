@@ -40,6 +40,7 @@
 #include "market/core/bidding.hpp"
 #include "market/core/book.hpp"
 #include "market/core/gang_list.hpp"
+#include "market/core/kept_offers.hpp"
 #include "market/core/market_context.hpp"
 #include "market/core/places.hpp"
 #include "market/core/price_forecast.hpp"
@@ -86,6 +87,15 @@ class Reservations : private PlacesAhead {
     const std::set<JobId>& booked() const { return booked_; }
     // Says what a job with these terms could be promised now. It has no record here.
     PromiseOffer promise_offer(const Job& job, Nanos now) const;
+    // Keeps the room of that contract for a job of another site, to which it was offered: nothing
+    // is sold there that needs it. Jobs that can leave may use it. False: there is no such room.
+    bool keep_offered(const std::string& name, const JobTerms& terms, const Contract& c, Nanos now);
+    // CPUs that are so kept (KeptOffers::cpus_beside).
+    int64_t cpus_offered(const std::string& name, Nanos now) const {
+        return kept_.cpus_beside(name, context_.unix(now));
+    }
+    // So long it takes until a job can begin there.
+    Nanos clearing_of(const Contract& contract) const;
     std::vector<JobId> take_missed() { return promises_.take_missed(); }
 
   private:
@@ -106,7 +116,6 @@ class Reservations : private PlacesAhead {
     void keep_place(Job& job, Nanos unix);
     void ask_all(Nanos now);
     bool is_too_much(const std::vector<const Job*>& all, Nanos unix) const;
-    Nanos clearing_of(const Contract& contract) const;
     void ask(const JobId& id, Nanos unix, std::set<std::string>& gangs);
     void ask_promise(Job& job, Nanos unix);
     std::optional<Money> price_at(const Job& job, const Node& node, Span span) const override;
@@ -148,6 +157,7 @@ class Reservations : private PlacesAhead {
     Promises promises_;
 
     std::set<JobId> booked_, fresh_;
+    KeptOffers kept_;
     JobId asked_last_;
     Nanos retry_at_{}, ahead_told_{};
     bool changed_ = false;

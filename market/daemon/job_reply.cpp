@@ -125,6 +125,8 @@ void write_bidding(JsonWriter& w, const Job& job, Nanos now) {
     if (terms.limits->cpu.ns > 0) w.field("cpu_limit_s", terms.limits->cpu.seconds());
     if (!terms.needs->empty()) w.field("needs", *terms.needs);
     if (!terms.resources.empty()) w.field("resources", *terms.resources);
+    if (const SiteWish& wish = *terms.sites; !wish.names.empty())
+        w.field("sites", wish.names).field("prefer", wish.cheapest ? "cost" : "finish");
     w.field("waited_s", Market::waited(job, now).seconds());
     if (job.weight != market::weight_plain)
         w.field("counts_as", market::weighed(job.bid, job.weight));

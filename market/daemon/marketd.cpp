@@ -46,6 +46,7 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       waits_(loop, market_, connections_),
       questions_(loop, market_, records_, connections_),
       sites_(loop, log, config, records_.state(), connections_, replies_),
+      offers_(loop, market_, sites_, connections_, records_.state(), *this),
       web_(log, config, trust_, replies_),
       figures_(config, market_, records_, connections_, trust_, decisions_, warnings_,
                decision_log_, program_) {}
@@ -81,6 +82,7 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
             [d = daemon.get()] { return d->figures_.status_lines(); });
     daemon->records_.trim_finished();
     daemon->sites_.call_all();
+    daemon->offers_.start();
     daemon->wake();
     return daemon;
 }
@@ -215,6 +217,7 @@ Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f)
         TRY(records_.recall(job->id));
     }
     TRY(market_.report(c.node, message, Loop::now()));
+    if (const auto* job = std::get_if<JobReport>(&message)) offers_.job_told(job->id);
     tell_differences();
     wake();
     return {};
@@ -271,7 +274,13 @@ Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Fram
         return fail(text.text.code, "it says: " + text.text);
     }
     if (f.type == wire::frame::ctl_reply) return sites_.answered(c, f);
-    if (f.type == wire::frame::site_terms) return sites_.told_terms(c, f);
+    if (f.type == wire::frame::site_terms) {
+        const Status told = sites_.told_terms(c, f);
+        offers_.peer_came();
+        return told;
+    }
+    if (f.type == wire::frame::site_ask) return offers_.asked(number, c, f);
+    if (f.type == wire::frame::site_offer) return offers_.answered(c, f);
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
     request.uid = MarketTrust::nobody;
     const size_t listed = market_.jobs().size() + market_.nodes().size();
@@ -282,6 +291,7 @@ Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Fram
 // These are answered by what is known now; the answer leaves when that is durable.
 Status Marketd::answer_at_once(uint64_t number, const Connection& c,
                                const wire::CtlRequest& request) {
+    if (request.verb == "offers") return replies_.add(number, offers_.list(request)), Status();
     if (request.verb == "ledger-seen")
         return replies_.add(number, ledger_.compare(c, request)), Status();
     if (request.verb == "promise-missed")
@@ -320,6 +330,7 @@ void Marketd::drain() {
     ledger_.close();
     waits_.close();
     questions_.close();
+    offers_.close();
     sites_.close();
     program_.reset();
     connections_.finish();
@@ -360,6 +371,7 @@ void Marketd::step() {
     if (decision_log_) decision_log_->stepped(market_, unix_now());
     records_.store(out.store);
     const bool more_quotes = quotes_.answer([this](const auto& asked) { quote(asked); }, Loop::now);
+    offers_.answer();
     if (records_.finished().count() > config_.finished_max) records_.trim_finished();
     for (market::Send& s : out.send) held_.push_back(std::move(s));
     if (!std::exchange(release_waits_, true))

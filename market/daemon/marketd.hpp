@@ -14,8 +14,8 @@
 // silent one is given up after three keepalives), so that nobody takes a node over by its name.
 //
 // It composes objects that each own their part, in the headers of their names: Connections,
-// MarketRecords, MarketTrust, LedgerKeeper, OperatorWaits, NodeQuestions, Sites, WebDesk,
-// MarketFigures.
+// MarketRecords, MarketTrust, LedgerKeeper, OperatorWaits, NodeQuestions, Sites, OfferDesk,
+// WebDesk, MarketFigures.
 #pragma once
 
 #include <memory>
@@ -37,6 +37,7 @@
 #include "market/daemon/market_records.hpp"
 #include "market/daemon/market_trust.hpp"
 #include "market/daemon/node_questions.hpp"
+#include "market/daemon/offer_desk.hpp"
 #include "market/daemon/operator_waits.hpp"
 #include "market/daemon/sites.hpp"
 #include "market/daemon/solver_program.hpp"
@@ -100,6 +101,7 @@ class Marketd final : private StepTaker, private Connections::Listener {
     OperatorWaits waits_;
     NodeQuestions questions_;
     Sites sites_;
+    OfferDesk offers_;
     WebDesk web_;
     PlanDesk plans_;
     QuoteDesk quotes_;  // answered when a step is decided

@@ -42,8 +42,9 @@ bool is_for_sites(std::string_view verb) {
 
 // The words of these are ids of jobs, and names of nodes.
 bool names_jobs(std::string_view verb) {
-    constexpr std::string_view verbs[] = {"job",  "why",     "story", "load",   "output", "cancel",
-                                          "hold", "release", "move",  "freeze", "thaw",   "await"};
+    constexpr std::string_view verbs[] = {"job",    "why",   "story",   "load", "output",
+                                          "cancel", "hold",  "release", "move", "freeze",
+                                          "thaw",   "await", "offers"};
     return std::ranges::find(verbs, verb) != std::end(verbs);
 }
 
@@ -307,8 +308,8 @@ Status Sites::pass(uint64_t number, const std::string& site, const wire::CtlRequ
                     "site " + site + " is not connected" +
                         (peer.trouble.empty() ? std::string() : ": " + peer.trouble));
     ++peer.passed;
-    const uint64_t way = peer.called ? *peer.called : *peer.came;
-    return relayed_.pass(number, request, said_of_site(site), *connections_.at(way).channel, false);
+    return relayed_.pass(number, request, said_of_site(site), *connections_.at(peer.way()).channel,
+                         false);
 }
 
 bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& request, size_t listed) {
@@ -325,7 +326,7 @@ bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& reque
     // A list is walked over whole, however little of it is asked for.
     const int64_t times = verb == "plan" ? plan_cost : 1;
     const int64_t long_lists = 1 + static_cast<int64_t>(listed / list_usual);
-    if (!charge(peer, times * long_lists))
+    if (!charge(c.node, times * long_lists))
         return no(CauseCode::too_many, "site " + c.node + " asks too much: again in a moment");
     const auto site = foreign(request);
     if (!site || !site->empty())
@@ -334,8 +335,8 @@ bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& reque
     return true;
 }
 
-// Counts what a peer wants of this market. False: it has wanted too much.
-bool Sites::charge(Peer& peer, int64_t questions) {
+bool Sites::charge(const std::string& site, int64_t questions) {
+    Peer& peer = peers_.at(site);
     const Nanos now = Loop::now();
     if (peer.free_at > now + questions_burst) return false;
     peer.free_at = std::max(peer.free_at, now) + Nanos{question_cost.ns * questions};
@@ -354,15 +355,27 @@ Status Sites::answered(const Connection& c, const wire::Frame& f) {
 
 // One connection is enough, as what is said on either is the same.
 void Sites::tell_terms(const Peer& peer) {
-    if (peer.connected())
-        connections_.send(peer.called ? *peer.called : *peer.came, peer.record.terms);
+    if (peer.connected()) connections_.send(peer.way(), peer.record.terms);
 }
 
 Status Sites::told_terms(const Connection& c, const wire::Frame& f) {
     Peer& peer = peers_.at(c.node);
-    if (!charge(peer, 1)) return fail(CauseCode::too_many, "it says its terms too often");
+    if (!charge(c.node, 1)) return fail(CauseCode::too_many, "it says its terms too often");
     TRY_ASSIGN(peer.told, wire::unpack<SiteTerms>(f.body));
     return {};
+}
+
+const SiteTerms* Sites::terms_of(const std::string& site) const {
+    const auto it = peers_.find(site);
+    return it == peers_.end() ? nullptr : &it->second.record.terms;
+}
+
+std::vector<std::string> Sites::that_let_come(const SiteWish& wish) const {
+    std::vector<std::string> sites;
+    for (const auto& [site, peer] : peers_)
+        if (peer.connected() && is_wished(wish, site) && (!peer.told || peer.told->let_any()))
+            sites.push_back(site);
+    return sites;
 }
 
 Result<std::string> Sites::set_terms(const std::vector<std::string>& args) {

@@ -59,6 +59,22 @@ class Sites {
     // A peer says what it lets jobs from here do. It is shown to people, and is a claim.
     Status told_terms(const Connection& c, const wire::Frame& frame);
 
+    // -- peers, for who deals with them (OfferDesk)
+
+    // The names of those that are connected and to which a job with that wish may go, without those
+    // that say that nothing may come.
+    std::vector<std::string> that_let_come(const SiteWish& wish) const;
+    // Says what the peer's jobs may do here; null: it is no peer.
+    const SiteTerms* terms_of(const std::string& site) const;
+    // Counts what a peer wants of this market. False: it has wanted too much.
+    bool charge(const std::string& site, int64_t questions);
+    // To a peer that is connected.
+    template <class T>
+    void send(const std::string& site, const T& message) {
+        if (const auto it = peers_.find(site); it != peers_.end() && it->second.connected())
+            connections_.send(it->second.way(), message);
+    }
+
   private:
     struct Peer {
         Peer(SitePeer r, RetryPause p) : record(std::move(r)), pause(p) {}
@@ -76,6 +92,7 @@ class Sites {
         uint64_t asked = 0, refused = 0;  // its questions here, since this process began
         uint64_t passed = 0;              // questions to it
         bool connected() const { return called || came; }
+        uint64_t way() const { return called ? *called : *came; }
     };
 
     Result<std::string> answer(const wire::CtlRequest& request);
@@ -88,7 +105,6 @@ class Sites {
     bool refuse(uint64_t number, const wire::CtlRequest& request, const Error& why);
     Result<std::string> foreign(wire::CtlRequest& request) const;
     Peer& known(const SitePeer& record);
-    bool charge(Peer& peer, int64_t questions);
     void tell_terms(const Peer& peer);
     void know();
     void call(const std::string& site);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The messages of the markets of two sites (market/core/site_terms.hpp) as bytes and back: as
-// kernel/wire/codec.hpp.
+// The messages of the markets of two sites (market/core/site_terms.hpp, site_offer.hpp) as bytes
+// and back: as kernel/wire/codec.hpp.
 #pragma once
 
+#include "market/core/site_offer.hpp"
 #include "market/core/site_terms.hpp"
 #include "market/wire/codec.hpp"
 
@@ -10,7 +11,9 @@ namespace souk::wire {
 
 // clang-format off
 #define SOUK_SITE_WORDS(X)                            \
-    X(SiteTerms, site_terms, 40, small_bytes)
+    X(SiteTerms, site_terms, 40, small_bytes)         \
+    X(SiteAsk, site_ask, 41, small_bytes)             \
+    X(SiteOffer, site_offer, 42, small_bytes)
 // clang-format on
 
 SOUK_SITE_WORDS(SOUK_WIRE_DECLARE)
@@ -25,7 +28,9 @@ constexpr uint32_t marketd_words(FrameType type) {
 #define SOUK_SITE_TO_MARKET(X)                         \
     X(site, ctl_request, none, "what anybody may see") \
     X(site, ctl_reply, none, "what it was asked")      \
-    X(site, site_terms, none, "what it says it lets jobs from here do")
+    X(site, site_terms, none, "what it says it lets jobs from here do") \
+    X(site, site_ask, none, "a job of its own, by its terms") \
+    X(site, site_offer, none, "what it was asked")
 // clang-format on
 SOUK_WIRE_ALLOWED(site_to_market, marketd_words, SOUK_SITE_TO_MARKET)
 

@@ -44,6 +44,8 @@ ELSEWHERE = [
     ("souk peer terms", "cluster/test_sites.py", '"souk", "peer", "terms"'),
     ("souk peer status", "cluster/test_sites.py", '"souk", "peer", "status"'),
     ("souk peer list", "cluster/test_sites.py", '"souk", "peer", "list"'),
+    ("srun -p 20 --sites", "cluster/test_sites.py", '"--sites", "any"'),
+    ("marketctl offers", "cluster/test_sites.py", '"marketctl", "offers"'),
     ("marketctl -X", "cluster/test_sites.py", '"marketctl", "-X", "all"'),
     ("marketctl job uni:n1.7", "cluster/test_sites.py", 'job(f"uni:{id}")'),
     ("souk-web", "cluster/web_pages.py", 'program="souk-web"'),

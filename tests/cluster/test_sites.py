@@ -24,7 +24,7 @@ from test_schemas import fits
 
 NAMES = ("lab", "uni", "far")
 SLEEP = ("-p", "5", "--detach", "sleep", "1000")
-HELLO, WELCOME, ERROR, REQUEST, REPLY, TERMS = 1, 2, 3, 5, 6, 40
+HELLO, WELCOME, ERROR, REQUEST, REPLY, TERMS, ASK, OFFER = 1, 2, 3, 5, 6, 40, 41, 42
 SITE = 5  # wire::Role
 
 
@@ -55,6 +55,28 @@ class Site(Standing):
 
     def terms(self, site, *words, check=True):
         return self.market.tool("souk", "peer", "terms", site, *words, check=check)
+
+    def offers(self, id):
+        return json.loads(self.market.tool("marketctl", "--json", "offers", id).stdout)
+
+    def until_offered(self, id, what, holds):
+        """Waits for a round about the job that is over, and of which that holds."""
+        def seen():
+            offers = self.offers(id)
+            by_site = {o["site"]: o for o in offers["offers"]}
+            return offers if offers.get("open") is False and holds(offers, by_site) else None
+        return until(what, seen, LIMIT * 2)
+
+    def crowd(self):
+        """Leaves no room for a job that bids less than 50."""
+        node = self.market.ctl("marketctl", "list-providers")[0]
+        job = self.market.tool("srun", "-p", "50", "-c", str(node["cpus"]), "--detach", "sleep",
+                               "1000", env={**self.market.env, "SOUK_NODE": "n1"}).stdout.strip()
+        self.market.until_runs(job)
+
+    def wait_at(self, *words):
+        return self.market.tool("srun", "-p", "20", *words, "--detach", "sleep", "1000",
+                                env={**self.market.env, "SOUK_NODE": "n1"}).stdout.strip()
 
     def until_connected(self, *names):
         until(f"{self.name} is connected to {names}",
@@ -322,6 +344,59 @@ def test_terms_are_told_to_the_peer_and_kept(sites):
     until("lab hears of that too", lambda: lab.peers()["uni"]["told"] == {"most_cpus": 0})
 
 
+def test_a_job_that_waits_is_offered_places_by_sites_that_let_it_come(sites):
+    lab, uni, far = sites["lab"], sites["uni"], sites["far"]
+    lab.crowd()
+    home, id = lab.wait_at(), lab.wait_at("--sites", "any")
+    assert lab.market.job(id)["sites"] == "any" and "sites" not in lab.market.job(home)
+    time.sleep(4)
+    assert lab.offers(home) == {"job": home, "sites": "own", "prefer": "finish", "offers": []}
+    assert lab.offers(id)["offers"] == []  # all have said that nothing may come
+    uni.terms("lab", "--most-cpus", "4", "--least", "7")
+    far.terms("lab", "--most-cpus", "4", "--users", "nobody-here")
+    offers = lab.until_offered(id, "both have answered", lambda o, by: "best" in o and "far" in by)
+    by_site = {o["site"]: o for o in offers["offers"]}
+    assert offers["best"] == "uni" and by_site["uni"]["price"] == 7
+    assert by_site["uni"]["held_s"] == 15 and by_site["uni"]["starts_in_s"] == 0
+    assert by_site["far"]["code"] == "not_allowed" and "user" in by_site["far"]["why"]
+    fits("offers", offers)
+    text = lab.market.tool("marketctl", "offers", id).stdout
+    assert re.search(r"^uni +7 ", text, re.M) and "the best is that of uni" in text
+    assert lab.market.job(id)["status"] == "wait"
+    # what is kept for it counts with uni, and nobody else at lab sees the offers
+    refused(lab.market.tool("marketctl", "offers", id, check=False, user=12345, group=12345),
+            "not_allowed")
+    # other terms: it is asked about anew, and elsewhere
+    lab.market.tool("srun", "-J", id, "--sites", "far", "--prefer", "cost")
+    lab.until_offered(id, "far alone is asked",
+                      lambda o, by: (set(by), o["prefer"]) == ({"far"}, "cost") and "best" not in o)
+    lab.market.tool("srun", "-J", id, "--sites", "own")
+    until("it stays at home", lambda: lab.offers(id)["sites"] == "own")
+    for words in (("--sites", "u ni"), ("--sites", "uni,,far"), ("--prefer", "cost"),
+                  ("--sites", "any", "--prefer", "both")):
+        done = lab.market.tool("srun", "-p", "5", *words, "true", check=False)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done
+    for site in (uni, far):
+        site.terms("lab", "--none")
+
+
+def test_a_silent_site_offers_nothing_and_holds_up_nobody(sites):
+    lab, uni, far = sites["lab"], sites["uni"], sites["far"]
+    for site in (uni, far):
+        site.terms("lab", "--most-cpus", "4")
+    until("lab has heard", lambda: all(lab.peers()[n]["told"]["most_cpus"] for n in ("uni", "far")))
+    lab.crowd()
+    with stopped(uni):
+        id = lab.wait_at("--sites", "uni,far")
+        offers = lab.until_offered(id, "the round is over", lambda o, by: len(by) == 2)
+        by_site = {o["site"]: o for o in offers["offers"]}
+        assert by_site["uni"]["code"] == "away" and offers["best"] == "far", offers
+    for site in (uni, far):
+        site.terms("lab", "--none")
+    for site in sites.values():
+        site.until_connected(*(n for n in NAMES if n != site.name))
+
+
 class Hostile:
     """A market that speaks for itself: the key and certificate are those of a real one."""
 
@@ -383,6 +458,12 @@ def test_a_hostile_site_gets_what_anybody_may_see_and_nothing_else(sites):
         "marketctl", "-X", "uni", "status", check=False).returncode == 0)
 
 
+def ask(number=7, id=1, user="ada", terms=None):
+    """A question about a job, as market.proto has it."""
+    return encode({1: number, 2: {1: "n1", 2: id}, 3: user, 4: terms or {1: 30_000_000, 4: 1},
+                   5: 30_000_000_000})
+
+
 def tries_all(hostile, own):
     frames = hostile.talk(hello("uni") + question("list-jobs"))
     assert [kind for kind, _ in frames] == [WELCOME, REPLY]
@@ -392,7 +473,8 @@ def tries_all(hostile, own):
     # orders, secrets, money, and what other sites have
     for words in (("cancel", own), ("set", "solver", "greedy", "x"), ("dump",), ("backup", "/x"),
                   ("token-create", "n9", "home", "60"), ("node-list",), ("peer-add", "x", "-"),
-                  ("peer-remove", "far"), ("peer-list",), ("peer-terms", "uni", "most-cpus=9"), ("at", "far", "list-jobs"),
+                  ("peer-remove", "far"), ("peer-list",), ("peer-terms", "uni", "most-cpus=9"),
+                  ("at", "far", "list-jobs"),
                   ("job", "far:n1.1"), ("story", own), ("quote", "price=1"), ("web", "x", "status"),
                   ("transfer", "root", "1"), ("ledger-seen", "1", "x"), ("nonsense",)):
         kind, body = hostile.talk(hello("uni") + question(*words))[1]
@@ -417,6 +499,25 @@ def tries_all(hostile, own):
     assert hostile.towards.peers()["uni"]["told"] == known["told"]
     kind, body = hostile.talk(hello("uni") + frame(TERMS, encode({1: 1})) * 1000)[1]
     assert kind == ERROR and CAUSES[body[2][0]] == "too_many", body
+    # offers: none by its terms, none for words that are no job, and no flood of them
+    kind, body = hostile.talk(hello("uni") + frame(ASK, ask()))[1]
+    assert kind == OFFER and body[1] == [7] and 4 not in body
+    assert CAUSES[body[3][0]] == "not_allowed"
+    for bad in (ask(terms={1: 0}), ask(terms={1: 1, 4: 0}), ask(terms={1: 1, 3: -1}), b"\xff" * 40,
+                encode({1: 7, 3: "ada"}), ask(user="a\nb"), ask() + encode({5: -1})):
+        assert hostile.talk(hello("uni") + frame(ASK, bad))[1][0] == ERROR, bad
+    hostile.towards.terms("uni", "--most-cpus", "1")
+    asks = b"".join(frame(ASK, ask(n, id=n)) for n in range(1, 200))
+    flood = hostile.talk(hello("uni") + asks, 200)
+    codes = [CAUSES[b[3][0]] if 3 in b else "offer" for k, b in flood if k == OFFER]
+    assert len(codes) == 199 and codes.count("too_many") > 150, codes
+    assert sum(7 in b for k, b in flood if k == OFFER) <= 1  # one CPU is kept for it
+    hostile.towards.terms("uni", "--none")
+    for unasked in (encode({1: 1, 4: 5, 5: 100}), encode({1: 2 ** 63})):
+        said = hostile.talk(hello("uni") + frame(OFFER, unasked) + question("status"))
+        assert said[1][0] == REPLY
+    for bad in (encode({1: 1, 4: -1}), encode({1: 1, 5: 16384}), encode({1: 1, 6: -1})):
+        assert hostile.talk(hello("uni") + frame(OFFER, bad) + question("status"))[1][0] == ERROR
     # an answer that nobody has asked for, then nonsense, then a flood
     assert hostile.talk(hello("uni") + frame(REPLY, encode({1: 1, 2: 1, 4: "{}"})) +
                         question("status"))[1][0] == REPLY

@@ -57,6 +57,7 @@ struct Dice {
         t.strategy = flag() ? "eager-2" : "";
         t.pace = flag();
         t.memory_by_default = flag();
+        if (flag()) t.sites = SiteWish{"any", flag()};
         return t;
     }
     JobStats stats() {
@@ -272,6 +273,13 @@ END SAMPLE(SiteTerms) return {static_cast<int32_t>(d.up_to(65'536)),
                               static_cast<int32_t>(d.up_to(1'439)),
                               static_cast<int32_t>(d.up_to(1'440)),
                               {d.up_to(money_max.micro)}};
+END SAMPLE(SiteAsk) return {d.counter(), d.id(), d.node(), d.terms(), {d.up_to(INT64_MAX / 10)}};
+END SAMPLE(SiteOffer) return {d.counter(),
+                              d.cause(),
+                              {d.up_to(money_max.micro)},
+                              d.up_to(16'383),
+                              {d.up_to(INT64_MAX / 10)},
+                              {d.up_to(INT64_MAX / 10)}};
 END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         d.epoch(),
                                         d.any(GuestVerb::query, GuestVerb::checkpoint),

@@ -43,6 +43,7 @@ constexpr Verb verbs[] = {
     {"list-jobs", "lj", "", false, nullptr},
     {"list-providers", "lp", "", false, providers_text},
     {"job", nullptr, "J", false, job_text},
+    {"offers", nullptr, "J", false, offers_text},
     {"reservations", nullptr, "", false, reservations_text},
     {"dump", nullptr, "", false, dump_text},
     {"move", nullptr, "JN", true, nullptr},
@@ -233,6 +234,7 @@ const std::vector<VerbHelp> verbs_help = {
     {"cancel ID...",
      "end a job, or all jobs of the array that it is the first of (ID[LIST]: these elements, "
      "ID-NUMBER: all between); with --name, --user or --all several"},
+    {"offers ID", "what other sites have offered for a job that waits (srun --sites)"},
     {"move ID NODE", "move a job to a node"},
     {"freeze ID", "freeze a job"},
     {"thaw ID [NODE]", "let a frozen job run (there)"},

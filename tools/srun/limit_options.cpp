@@ -12,6 +12,7 @@
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "market/core/needs.hpp"
+#include "market/core/site_offer.hpp"
 #include "market/core/types.hpp"
 
 namespace souk::tools {
@@ -240,6 +241,22 @@ std::vector<Option> needs_options(SrunOptions& o) {
          [&o](const char* text) -> Status {
              o.given |= wire::Change::resources;
              return add_resources(o, text);
+         }},
+        {0, "sites", "SITE,...",
+         "other sites to which it may go: any, or their names (default: own, none)",
+         [&o](const char* text) -> Status {
+             o.given |= wire::Change::sites;
+             o.terms.sites.edit().names = std::string_view(text) == "own" ? "" : text;
+             return check_site_wish(o.terms.sites->names);
+         }},
+        {0, "prefer", "finish|cost",
+         "with --sites: of their offers the one that ends first (default), or costs least",
+         [&o](const char* text) -> Status {
+             const std::string_view word = text;
+             if (word != "finish" && word != "cost") return fail("it is finish or cost");
+             o.terms.sites.edit().cheapest = word == "cost";
+             o.prefers = true;
+             return {};
          }},
         {0, "nodes", "NODE,...", "only on these nodes",
          term([&o](const char* t) { return add_nodes(o, t, true); })},

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// OfferRounds: when a market asks its peers for which of its waiting jobs, and what came of it. A
+// round asks all sites to which the job may go at once, and is over when all have answered or when
+// a limit has passed: silence is a no. Then the best offer is chosen (site_offer.hpp).
+//
+// The job that was asked about least lately goes first, with pauses that double. Rounds begin so
+// far apart that no peer is asked more than it bears, however many jobs wait.
+//
+// Pure; the shell sends what is asked, and brings the answers. Nothing of it is kept on disk: after
+// a restart the peers are asked anew.
+#pragma once
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "market/core/site_offer.hpp"
+
+namespace souk {
+
+class OfferRounds {
+  public:
+    static constexpr Nanos answer_limit = Nanos::from_s(5), apart = Nanos::from_ms(300),
+                           first_wait = Nanos::from_s(2), pause_least = Nanos::from_s(30),
+                           pause_most = Nanos::from_s(600);
+    static constexpr size_t jobs_max = 100'000;
+
+    struct Answer {
+        std::string site;
+        std::optional<SiteOffer> offer;  // nullopt: it has not answered
+    };
+    struct Round {
+        uint64_t number = 0;
+        Nanos began;
+        bool is_open = true;
+        OfferWish wish;
+        std::vector<Answer> answers;   // of all that were asked, by name
+        std::optional<size_t> chosen;  // of `answers`
+    };
+
+    explicit OfferRounds(uint64_t seed) : seed_(seed) {}
+
+    // The job waits, and its user lets it go. It is asked about when it has waited a little, as
+    // most find a place at once; with other terms than before as soon as its turn comes.
+    void note(const JobId& id, const JobTerms& terms, Nanos now);
+    // It runs, has ended or stays at home.
+    void forget(const JobId& id);
+    // A peer has come: all are asked about anew, as soon as their turn comes. A peer that comes and
+    // goes all the time hurries nobody.
+    void hurry(Nanos now);
+    // The job whose turn it is: begin() or later() follows.
+    std::optional<JobId> due(Nanos now) const;
+    // Returns the number of the round; each of these sites, at least one, is sent the question.
+    uint64_t begin(const JobId& id, std::vector<std::string> sites, const OfferWish& wish,
+                   Nanos now);
+    // Nobody can be asked about it now.
+    void later(const JobId& id, Nanos now);
+    // It counts from a site that was asked, once, while the round is open. Else false.
+    bool answer(const std::string& site, const SiteOffer& offer, Nanos now);
+    // Ends what is silent for too long.
+    void tick(Nanos now);
+    // When due() or tick() has something to do; never() if nothing waits.
+    Nanos next() const;
+    // The newest round about the job; null: there is none.
+    const Round* of(const JobId& id) const;
+    size_t size() const { return jobs_.size(); }
+
+  private:
+    struct Entry {
+        JobTerms terms;
+        Nanos due, pause = pause_least;
+        Round round;
+    };
+    void set_due(const JobId& id, Entry& entry, Nanos at);
+    void pause(const JobId& id, Entry& entry, Nanos now);
+    void close(const JobId& id, Entry& entry, Nanos now);
+
+    const uint64_t seed_;
+    std::map<JobId, Entry> jobs_;
+    std::set<std::pair<Nanos, JobId>> due_;
+    std::map<uint64_t, JobId> open_;  // rounds by number: the oldest first
+    uint64_t next_ = 1;
+    Nanos free_at_{}, may_hurry_{};
+};
+
+}  // namespace souk

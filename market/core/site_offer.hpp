@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Offers between sites (docs/sites.md): what a market asks a peer's market for a job of its own
+// that waits, what that one answers, and which of several offers is the best. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "market/core/messages.hpp"
+
+namespace souk {
+
+// Could this job begin at your site? Spans, not times: the clocks of two sites differ.
+struct SiteAsk {
+    uint64_t number = 0;  // the answer carries it
+    JobId job;
+    std::string user;
+    JobTerms terms;  // with the project by its name there
+    Nanos hold;      // for so long the place is to be kept, at least
+    bool operator==(const SiteAsk&) const = default;
+};
+
+struct SiteOffer {
+    uint64_t number = 0;
+    Cause why;          // there is no offer, and why; empty: it is one
+    Money price;        // per CPU-hour
+    int64_t speed = 0;  // of the machine
+    Nanos starts_in;    // so long it takes to clear the place
+    Nanos held_for;     // so long the place is kept and the price holds; 0: neither
+    bool operator==(const SiteOffer&) const = default;
+};
+
+// Its user wants this of an offer.
+struct OfferWish {
+    bool cheapest = false;  // the least that the whole job costs; else the earliest end
+    Money most;             // per CPU-hour
+    Nanos work;             // on a standard machine; 0: not known, and an hour is taken for it
+};
+
+struct NamedOffer {
+    std::string site;
+    SiteOffer offer;
+};
+
+// Says which of them is the best; nullopt: none is one at that price. Of those that are equally
+// early it is the cheapest, of those equally cheap the earliest, and among equals each is as likely
+// as another by the seed. Their order means nothing, a site's name neither.
+std::optional<size_t> best_offer(std::span<const NamedOffer> offers, const OfferWish& wish,
+                                 uint64_t seed);
+
+// Checks a SiteWish::names.
+inline constexpr size_t wished_sites_max = 16;
+Status check_site_wish(std::string_view names);
+bool is_wished(const SiteWish& wish, std::string_view site);
+
+}  // namespace souk

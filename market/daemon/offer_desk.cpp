@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/daemon/offer_desk.hpp"
+
+#include <algorithm>
+
+#include "kernel/base/json.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/zone.hpp"
+
+namespace souk {
+namespace {
+
+// So long a peer is to keep what it offers: until the choice is made, and the job could be sent.
+constexpr Nanos offers_hold = Nanos::from_s(15);
+constexpr int64_t offer_cost = 16;  // in questions: it is a decision on a copy, as a plan is
+constexpr size_t jobs_usual = 10'000;
+
+int32_t minute_of_day() {
+    constexpr int32_t day_s = 86'400, minute_s = 60;
+    return second_of_week("", static_cast<int64_t>(unix_now().seconds())) % day_s / minute_s;
+}
+
+void write_offer(JsonWriter& w, const OfferRounds::Answer& answer, bool is_open) {
+    w.begin_object().field("site", answer.site);
+    if (!answer.offer) {
+        if (!is_open) w.field("why", "it did not answer in time").field("code", "away");
+    } else if (const SiteOffer& o = *answer.offer; !o.why.empty()) {
+        w.field("why", static_cast<const std::string&>(o.why)).field("code", to_string(o.why.code));
+    } else {
+        w.field("price", o.price).field("speed", o.speed);
+        w.field("starts_in_s", o.starts_in.seconds()).field("held_s", o.held_for.seconds());
+    }
+    w.end_object();
+}
+
+// A component of a gang and a job with a place of its own stay at home.
+bool lets_go(const market::Job& job) {
+    const JobReport& r = job.record.report;
+    return r.phase == JobPhase::waiting && !r.terms.sites->names.empty() && r.gang.empty() &&
+           r.terms.booking == Booking{};
+}
+
+// Nothing keeps it back now, and it has no place here.
+bool is_free(const market::Job& job) {
+    return job.reported && job.record.report.waits_for.empty() && !job.record.cancel &&
+           job.record.hold == market::Hold::none && !job.record.order;
+}
+
+}  // namespace
+
+OfferDesk::OfferDesk(Loop& loop, market::Market& market, Sites& sites, Connections& connections,
+                     JournalDb& state, StepTaker& steps)
+    : loop_(loop),
+      market_(market),
+      sites_(sites),
+      connections_(connections),
+      state_(state),
+      steps_(steps),
+      rounds_(static_cast<uint64_t>(unix_now().ns)) {}
+
+void OfferDesk::start() {
+    for (const auto& [id, job] : market_.jobs()) job_told(id);
+}
+
+// ---- jobs of this site
+
+void OfferDesk::job_told(const JobId& id) {
+    const market::Job* const job = market_.find(id);
+    if (job && lets_go(*job))
+        rounds_.note(id, job->record.report.terms, Loop::now());
+    else if (rounds_.size() > 0)
+        rounds_.forget(id);
+    if (rounds_.size() > 0) look();
+}
+
+void OfferDesk::peer_came() {
+    rounds_.hurry(Loop::now());
+    look();
+}
+
+void OfferDesk::look() {
+    const Nanos now = Loop::now();
+    rounds_.tick(now);
+    while (const auto id = rounds_.due(now)) ask_about(*id, now);
+    const Nanos next = rounds_.next();
+    if (next == Nanos::never())
+        timer_.cancel();
+    else
+        timer_ = loop_.at(next, [this] { look(); });
+}
+
+void OfferDesk::ask_about(const JobId& id, Nanos now) {
+    const market::Job* const job = market_.find(id);
+    if (!job || !lets_go(*job)) return rounds_.forget(id);
+    if (!is_free(*job)) return rounds_.later(id, now);
+    const JobReport& report = job->record.report;
+    const std::vector<std::string> sites = sites_.that_let_come(*report.terms.sites);
+    if (sites.empty()) return rounds_.later(id, now);
+    const JobTerms& terms = report.terms;
+    const OfferWish wish{terms.sites->cheapest, terms.max_price, terms.runtime};
+    SiteAsk ask{rounds_.begin(id, sites, wish, now), id, report.user, {}, offers_hold};
+    // Nothing leaves this site that is its user's business alone.
+    ask.terms.max_price = terms.max_price;
+    ask.terms.memory_mb = terms.memory_mb;
+    ask.terms.cpus = terms.cpus;
+    ask.terms.runtime = terms.runtime;
+    ask.terms.project = terms.project;
+    ask.terms.needs = terms.needs;
+    ask.terms.resources = terms.resources;
+    for (const std::string& site : sites) sites_.send(site, ask);
+}
+
+Status OfferDesk::answered(const Connection& c, const wire::Frame& f) {
+    TRY_ASSIGN(const SiteOffer offer, wire::unpack<SiteOffer>(f.body));
+    if (rounds_.answer(c.node, offer, Loop::now())) look();
+    return {};
+}
+
+Result<std::string> OfferDesk::json_of(const wire::CtlRequest& request) const {
+    if (request.args.size() != 1) return fail("offers takes a job");
+    TRY_ASSIGN(const JobId id, parse_job_id(request.args[0]));
+    const market::Job* const job = market_.find(id);
+    if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
+    const JobReport& report = job->record.report;
+    if (request.uid != market::root_uid && request.uid != report.uid)
+        return fail(CauseCode::not_allowed, "job " + id.text() + " is another user's");
+    const SiteWish& wish = *report.terms.sites;
+    JsonWriter w;
+    w.begin_object()
+        .field("job", id.text())
+        .field("sites", wish.names.empty() ? "own" : wish.names);
+    w.field("prefer", wish.cheapest ? "cost" : "finish");
+    const OfferRounds::Round* const round = rounds_.of(id);
+    if (round) {
+        w.field("age_s", (Loop::now() - round->began).seconds()).field("open", round->is_open);
+        if (round->chosen) w.field("best", round->answers[*round->chosen].site);
+    }
+    w.key("offers").begin_array();
+    if (round)
+        for (const OfferRounds::Answer& answer : round->answers)
+            write_offer(w, answer, round->is_open);
+    w.end_array().end_object();
+    return w.take();
+}
+
+wire::CtlReply OfferDesk::list(const wire::CtlRequest& request) const {
+    wire::CtlReply reply;
+    reply.request = request.request;
+    const auto json = json_of(request);
+    reply.ok = json.has_value();
+    if (json)
+        reply.json = *json;
+    else
+        reply.error = as_asked(json.error());
+    return reply;
+}
+
+// ---- jobs of peers
+
+Status OfferDesk::asked(uint64_t number, const Connection& c, const wire::Frame& f) {
+    TRY_ASSIGN(SiteAsk ask, wire::unpack<SiteAsk>(f.body));
+    const auto listed = static_cast<int64_t>(market_.jobs().size() / jobs_usual);
+    if (!sites_.charge(c.node, offer_cost * (1 + listed))) {
+        SiteOffer no;
+        no.number = ask.number;
+        no.why = Cause(CauseCode::too_many, "your site asks too much: again in a moment");
+        connections_.send(number, no);
+        return {};
+    }
+    questions_.push_back({number, c.node, std::move(ask)});
+    steps_.wake();
+    return {};
+}
+
+void OfferDesk::answer() {
+    if (questions_.empty()) return;
+    const int32_t minute = minute_of_day();
+    for (const Question& q : std::exchange(questions_, {})) {
+        const SiteTerms* const terms = sites_.terms_of(q.site);
+        if (!terms) continue;  // it is no peer any more
+        const SiteOffer offer = market_.offer(q.site, q.ask, *terms, minute, Loop::now());
+        state_.journal().then([this, to = q.connection, offer] { connections_.send(to, offer); });
+    }
+}
+
+}  // namespace souk

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// OfferDesk: offers between sites (docs/sites.md), both sides of them. It asks the markets of peers
+// for jobs that wait here and whose users let them go (market/core/offer_rounds.hpp), and has this
+// market answer what peers ask for theirs (Market::offer), by the terms that hold for the peer.
+//
+// A question is answered when the step is decided in which it came, and the answer leaves when that
+// is durable. Owned by Marketd.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "market/core/market.hpp"
+#include "market/core/offer_rounds.hpp"
+#include "market/daemon/sites.hpp"
+
+namespace souk {
+
+class OfferDesk {
+  public:
+    OfferDesk(Loop& loop, market::Market& market, Sites& sites, Connections& connections,
+              JournalDb& state, StepTaker& steps);
+
+    // All jobs that wait are looked at.
+    void start();
+    void close() { timer_.cancel(); }
+
+    // -- jobs of this site
+
+    // Its home has said something of the job.
+    void job_told(const JobId& id);
+    void peer_came();
+    Status answered(const Connection& c, const wire::Frame& frame);
+    // Tells what peers have answered for a job, to its user and to operators.
+    wire::CtlReply list(const wire::CtlRequest& request) const;
+
+    // -- jobs of peers
+
+    Status asked(uint64_t number, const Connection& c, const wire::Frame& frame);
+    // Within a step, when the market has solved.
+    void answer();
+
+  private:
+    struct Question {
+        uint64_t connection = 0;
+        std::string site;
+        SiteAsk ask;
+    };
+    void ask_about(const JobId& id, Nanos now);
+    void look();
+    Result<std::string> json_of(const wire::CtlRequest& request) const;
+
+    Loop& loop_;
+    market::Market& market_;
+    Sites& sites_;
+    Connections& connections_;
+    JournalDb& state_;
+    StepTaker& steps_;
+    OfferRounds rounds_;
+    std::vector<Question> questions_;
+    Timer timer_;
+};
+
+}  // namespace souk
