@@ -125,7 +125,9 @@ void Cluster::check_released(const GuestKey& key, bool stands) {
     const JobId& id = key.id;
     const Node& home = node(id.home);
     const auto own = home_record(home, id);
-    if (own && stands && own->epoch != key.epoch) return;
+    // It keeps the epoch of the copy until it starts the job anew.
+    const bool given_up = own && (own->epoch != key.epoch || own->phase == JobPhase::waiting);
+    if (stands && given_up) return;
     if (!own || !HomeGangs::is_component(*own) || own->going_back) return;  // it is ended anyway
     ++counts_.released;
     for (const HomeJob& one : home_records(home))

@@ -14,6 +14,7 @@ namespace souk::sim {
 namespace {
 
 constexpr int shorter_runs_max = 2'000;
+constexpr Nanos shorter_max = Nanos::from_s(30);  // of CPU time
 
 struct Run {
     std::string failure;
@@ -39,8 +40,10 @@ Run run(uint64_t seed, Mutation mutation, ClusterSize size, const Faults& faults
 Faults fewest(uint64_t seed, Mutation mutation, ClusterSize size, uint64_t seen) {
     Faults best;
     int runs = 0;
+    const Nanos began = process_cpu_time();
     const auto fails = [&](const Faults& f) {
-        return ++runs <= shorter_runs_max && !run(seed, mutation, size, f, false).failure.empty();
+        return ++runs <= shorter_runs_max && process_cpu_time() < began + shorter_max &&
+               !run(seed, mutation, size, f, false).failure.empty();
     };
     best.max = seen;
     for (uint64_t step = seen; step > 0; step /= 2)
@@ -105,6 +108,8 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         sum.jobs += c.jobs, sum.ended += c.ended, sum.cancelled += c.cancelled, sum.lost += c.lost;
         if (r.failure.empty()) continue;
         ++failed;
+        std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed), r.failure.c_str());
+        std::fflush(stdout);  // the search for a shorter run takes a while
         show(seed, mutation, size, c);
     }
     const double cpu = process_cpu_time().seconds();
