@@ -133,15 +133,20 @@ Reason Explain::why_waiting(const Job& job, const Solver& solver) const {
 }
 
 // Says what a booked place means for the job now. Empty: nothing.
-Reason Explain::why_booked(const Job& job) {
+Reason Explain::why_booked(const Job& job) const {
     const Contract& c = *job.record.contract;
     const bool running = job.phase() == JobPhase::running;
     switch (job.booked) {
-        case Booked::no:
+        case Booked::no: {
             if (!is_missed(job.record.promised->end)) return {};
-            return Reason(ReasonCode::promise_broken)
-                .with(Figure::cause, words_of(job.record.promised->end))
-                .with(Figure::cause_code, to_string(job.record.promised->end));
+            Reason broken = Reason(ReasonCode::promise_broken)
+                                .with(Figure::cause, words_of(job.record.promised->end))
+                                .with(Figure::cause_code, to_string(job.record.promised->end));
+            // It competes by its bid again.
+            const auto bid =
+                running || allocation_.target_of(job) ? std::nullopt : starting_bid(job, solver_);
+            return bid ? std::move(broken).with(Figure::bid, *bid) : broken;
+        }
         case Booked::lost: return running ? Reason() : *job.booked_why;
         case Booked::asks:
         case Booked::outside: return job.booked_why;

@@ -71,7 +71,7 @@ class Explain final : public Notes::Texts {
     ProviderNote prices(const Node& node) const override { return prices_.note_of(node); }
 
   private:
-    static Reason why_booked(const Job& job);
+    Reason why_booked(const Job& job) const;
     Reason why_pinned(const Job& job) const;
     Reason why_limited(const Job& job) const;
     Reason why_stopped(const Job& job) const;

@@ -247,6 +247,7 @@ class Market {
         return plan_of(book_, places_, context_.unix(now), now, until, off, run_times_);
     }
     const Reservations& reservations() const { return reservations_; }
+    uint64_t promises_followed() const { return reservations_.followed(); }
     // Says what a job with these terms could be promised now; to be called after solve().
     PromiseOffer promise_offer(const Job& job, Nanos now) const {
         return reservations_.promise_offer(job, now);

@@ -294,7 +294,8 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "its deadline cannot be promised: the place costs {least}, more than is left of its budget "
      "{limit}",
      "srun -f --promise: it must be able to pay for the whole place"},
-    {promise_broken, "promise_broken", "its deadline was promised, and missed: {cause}",
+    {promise_broken, "promise_broken",
+     "its deadline was promised, and missed: {cause}[; {bid} would win a place]",
      "srun -f --promise: `marketctl statement` shows what its user got back; it goes on for its "
      "bid"},
     {resource_devices, "resource_devices",

@@ -76,8 +76,11 @@ void Reservations::look(Nanos now) {
     kept_.forget(unix_);
     list_sold();
     list_ahead();
+    // The report of one job is no reason to look at the promises of all others.
+    const bool any = std::exchange(nodes_changed_, false);
     for (const JobId& id : booked_)
-        if (Job& job = *book_.find(id); job.record.contract->is_sold()) see_contract(job, now);
+        if (Job& job = *book_.find(id); job.record.contract->is_sold())
+            see_contract(job, any || fresh_.contains(id), now);
     ask_all(now);
     place_insides();
     forecast_.reset();
@@ -117,6 +120,7 @@ void Reservations::forget_ended() {
         const bool gone = !job || has_ended(*job) || !is_asked(*job);
         if (gone && job) put(*job, Booked::no, {});
         if (gone && job) promises_.ends(*job, now());
+        if (gone) followed_until_.erase(*it);
         it = gone ? booked_.erase(it) : std::next(it);
     }
 }
@@ -177,7 +181,7 @@ Nanos Reservations::clearing_of(const Contract& c) const {
     return std::min(clear_most, clear_least + carried);
 }
 
-void Reservations::see_contract(Job& job, Nanos now) {
+void Reservations::see_contract(Job& job, bool is_fresh, Nanos now) {
     Contract& c = job.record.contract.edit();
     const auto wake_at = [&](Nanos unix) { next_ = std::min(next_, now + (unix - unix_)); };
     // A clock that was wrong may be set back.
@@ -199,17 +203,21 @@ void Reservations::see_contract(Job& job, Nanos now) {
     // A clearing that has begun goes on: when the others have left there is less to clear.
     const bool begun = job.booked == Booked::clears || job.booked == Booked::holds;
     const bool promised = Promises::is_open(job);
-    if (promised && !begun && !settling_.is_on()) {
+    if (promised && !begun && !settling_.is_on() &&
+        (is_fresh || unix_ >= followed_until_[job.id()])) {
         const Nanos start = c.start;
+        ++followed_;
         list_at(job, promises_.follow(job, solver_.options().link_bytes_per_s, now));
         if (c.start != start) list_ahead();
+        followed_until_[job.id()] = unix_ + Promises::looked_after(c.start - unix_);
     }
     const Nanos clears = c.start - clearing_of(c);
     if (unix_ < clears && !begun) {
         // How much is to be cleared is known when it is near.
         wake_at(unix_ < c.start - clear_most ? c.start - clear_most
                                              : std::min(clears, unix_ + Nanos::from_s(10)));
-        if (promised) wake_at(unix_ + Promises::looked_after(c.start - unix_));
+        if (promised)
+            wake_at(settling_.is_on() ? unix_ + Nanos::from_s(10) : followed_until_[job.id()]);
         return put(job, Booked::sold, c.node, job.booked_why);
     }
     if (!settling_.is_on()) keep_place(job, unix_);
@@ -567,7 +575,7 @@ void Reservations::sell(const std::vector<Pick>& picks, Span span, Nanos unix) {
         sold_[c.node].push_back(p.job);
         book_.save(*p.job);
         put(*p.job, Booked::sold, p.node->id());
-        see_contract(*p.job, Nanos{unix.ns - context_.calendar.ns});
+        see_contract(*p.job, true, Nanos{unix.ns - context_.calendar.ns});
     }
     list_ahead();
 }

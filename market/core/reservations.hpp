@@ -78,7 +78,7 @@ class Reservations : private PlacesAhead {
     // A job was reported or loaded.
     void note(const Job& job);
     // A node came, went or offers something else.
-    void changed() { changed_ = true; }
+    void changed() { changed_ = nodes_changed_ = true; }
     // Sells what is asked for, and sees what time has changed. To be called before each decision.
     void look(Nanos now);
     // When time alone asks for look().
@@ -96,6 +96,8 @@ class Reservations : private PlacesAhead {
     }
     // So long it takes until a job can begin there.
     Nanos clearing_of(const Contract& contract) const;
+    // How often promises were looked at, to see what their jobs have done.
+    uint64_t followed() const { return followed_; }
     std::vector<JobId> take_missed() { return promises_.take_missed(); }
 
   private:
@@ -112,7 +114,7 @@ class Reservations : private PlacesAhead {
     void forget_ended();
     void list_sold() const;
     void list_ahead();
-    void see_contract(Job& job, Nanos now);
+    void see_contract(Job& job, bool is_fresh, Nanos now);
     void keep_place(Job& job, Nanos unix);
     void ask_all(Nanos now);
     bool is_too_much(const std::vector<const Job*>& all, Nanos unix) const;
@@ -160,7 +162,9 @@ class Reservations : private PlacesAhead {
     KeptOffers kept_;
     JobId asked_last_;
     Nanos retry_at_{}, ahead_told_{};
-    bool changed_ = false;
+    bool changed_ = false, nodes_changed_ = false;
+    uint64_t followed_ = 0;
+    std::map<JobId, Nanos> followed_until_;  // of promises: then they are followed again, Unix time
     Nanos next_ = Nanos::never();
     // of the present look()
     mutable std::map<NodeName, std::vector<const Job*>> sold_;  // contracts that are not over

@@ -227,6 +227,29 @@ START_TEST(an_owner_who_leaves_breaks_a_promise_only_if_no_other_has_room_and_gi
     ck_assert_msg(back <= at_n1 && back.micro > at_n1.micro * 8 / 10, "%s of %s",
                   format_money(back).c_str(), format_money(at_n1).c_str());
     ck_assert(receipts[0].paid == receipts[0].earned);
+    // One of the others has the place that it would have now.
+    p.owner("n1", true);
+    p.run_for(s(30));
+    ck_assert(p.code(id) == ReasonCode::promise_broken);
+    const Reason why = p.w.market->reason(*p.w.market->find(id));
+    ck_assert_text(format_money(why.amount(Figure::bid).value_or(Money{})), "51");
+}
+END_TEST
+
+START_TEST(the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others) {
+    Promising p;
+    p.w.add_node("n1", 100, 1, 64, 64'000);
+    p.w.run_for(s(2));
+    std::vector<JobId> all;
+    for (int i = 0; i < 40; ++i) all.push_back(p.submit("n1", 20, s(100'000), s(1'000), s(1'000)));
+    p.run_for(s(5));
+    const uint64_t before = p.w.market->promises_followed();
+    for (int i = 0; i < 50; ++i) {
+        p.w.tell(p.w.jobs[all[0]]);
+        p.w.decide();
+    }
+    const uint64_t more = p.w.market->promises_followed() - before;
+    ck_assert_msg(more >= 50 && more <= 60, "%lu", static_cast<unsigned long>(more));
 }
 END_TEST
 
@@ -447,6 +470,7 @@ UNIT_SUITE(promises, a_promised_job_has_its_place_from_the_latest_safe_start_wha
            what_runs_before_by_its_bid_shrinks_its_place,
            what_cannot_be_promised_says_what_could_be,
            an_owner_who_leaves_breaks_a_promise_only_if_no_other_has_room_and_gives_back,
+           the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others,
            who_needs_longer_than_he_said_has_missed_it_himself,
            a_promise_outlives_the_market_and_one_that_is_cancelled_is_none,
            what_a_program_took_is_learned_with_a_band,
