@@ -93,7 +93,7 @@ void OfferRounds::tick(Nanos now) {
 
 void OfferRounds::close(const JobId& id, Entry& entry, Nanos now) {
     Round& round = entry.round;
-    std::vector<NamedOffer> offers;
+    std::vector<SiteAndOffer> offers;
     std::vector<size_t> which;
     for (size_t i = 0; i < round.answers.size(); ++i) {
         if (!round.answers[i].offer) continue;

@@ -49,7 +49,7 @@ std::vector<std::string_view> names_in(std::string_view text) {
 
 }  // namespace
 
-std::optional<size_t> best_offer(std::span<const NamedOffer> offers, const OfferWish& wish,
+std::optional<size_t> best_offer(std::span<const SiteAndOffer> offers, const OfferWish& wish,
                                  uint64_t seed) {
     std::vector<size_t> best;  // equally good
     for (size_t i = 0; i < offers.size(); ++i) {

@@ -40,7 +40,7 @@ struct OfferWish {
     Nanos work;             // on a standard machine; 0: not known, and an hour is taken for it
 };
 
-struct NamedOffer {
+struct SiteAndOffer {
     std::string site;
     SiteOffer offer;
 };
@@ -48,7 +48,7 @@ struct NamedOffer {
 // Says which of them is the best; nullopt: none is one at that price. Of those that are equally
 // early it is the cheapest, of those equally cheap the earliest, and among equals each is as likely
 // as another by the seed. Their order means nothing, a site's name neither.
-std::optional<size_t> best_offer(std::span<const NamedOffer> offers, const OfferWish& wish,
+std::optional<size_t> best_offer(std::span<const SiteAndOffer> offers, const OfferWish& wish,
                                  uint64_t seed);
 
 // Checks a SiteWish::names.

@@ -217,6 +217,15 @@ for _ in range(600):
         print("cut off")
         break
     lines.append(s)
+# agentd says why, and takes what still comes for a moment, so that it can be read.
+for s in lines:
+    s.setblocking(False)
+    try:
+        if b"sent too much in part" in s.recv(1 << 16):
+            print("cut off")
+            break
+    except OSError:
+        pass
 """
 
 

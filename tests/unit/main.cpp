@@ -127,7 +127,7 @@ Registration::Registration(const char* name, std::initializer_list<const TTest*>
                            double seconds_max) {
     Suite* suite = suite_create(name);
     TCase* tcase = tcase_create(name);
-    // Who asks for more seeds than usual (tests/unit/seeds.hpp) says how long they may take.
+    // Whoever asks for more seeds than usual (tests/unit/seeds.hpp) sees how long they take.
     const bool many = std::getenv("SOUK_LIES") || std::getenv("SOUK_EQUALS");
     tcase_set_timeout(tcase, many ? 0 : seconds_max);
     const char* const only = std::getenv("SOUK_TEST");  // one test by its name

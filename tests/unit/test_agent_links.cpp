@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What one user asks of an agentd, or has it send, leaves room for all others: the turns of users
-// at its socket, and its connections to the market and to other agentds. The far end is a channel
-// that reads when the test lets it.
+// One user who asks much of an agentd, or has it send much, leaves room to all others: the turns of
+// users at its socket, and its connections to the market and to other agentds. The far end is a
+// channel that reads when the test lets it.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -185,7 +185,7 @@ START_TEST(reports_that_the_market_does_not_take_wait_and_the_connection_stands)
     heard.on_drained = send_on;
     send_on();
     ck_assert_msg(sent > 1'000 && sent < all, "%zu", sent);
-    // What is short has room all the same.
+    // A short message has room all the same.
     for (int i = 0; i < 1'000; ++i)
         ck_assert(link.send(OrderFailed{{"n1", 1}, 1, "n2", "it is so"}));
     (void)loop.run_until([] { return false; }, Nanos::from_ms(100));

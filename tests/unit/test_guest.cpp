@@ -158,7 +158,7 @@ START_TEST(refusals_of_a_home_are_bounded_and_take_no_place_of_a_guest) {
     for (uint64_t seq = 1; seq <= 300; ++seq)
         ck_assert(say("n1", seq, GuestVerb::start)->state == GuestState::starting);
     ck_assert(say("n1", 301, GuestVerb::start)->state == GuestState::failed);
-    // What is dropped or goes with its home counts no more.
+    // A job that is dropped or goes with its home counts no more.
     (void)say("n1", 301, GuestVerb::drop);
     g.home_down("evil");
     for (int home = 0; home < 40; ++home) g.home_down("h" + std::to_string(home));

@@ -24,8 +24,8 @@ struct Fraction {
 };
 
 // Small numbers, so that equals are frequent and no product is large.
-NamedOffer draw_offer(Rng& rng, size_t number) {
-    NamedOffer one;
+SiteAndOffer draw_offer(Rng& rng, size_t number) {
+    SiteAndOffer one;
     one.site = "s" + std::to_string(number);
     one.offer.price = Money{rng.between(0, 2)};
     one.offer.speed = rng.chance(0.05) ? 0 : 50 * rng.between(1, 2);
@@ -34,7 +34,7 @@ NamedOffer draw_offer(Rng& rng, size_t number) {
     return one;
 }
 
-std::set<std::string> best_by_hand(const std::vector<NamedOffer>& offers, const OfferWish& wish) {
+std::set<std::string> best_by_hand(const std::vector<SiteAndOffer>& offers, const OfferWish& wish) {
     const int64_t work = wish.work.ns > 0 ? wish.work.ns : s(3'600).ns;
     std::map<std::string, std::pair<Fraction, Fraction>> good;
     for (const auto& [site, offer] : offers) {
@@ -59,7 +59,7 @@ START_TEST(the_best_offer_is_one_that_no_other_beats) {
     Rng rng(11);
     size_t ties = 0, none = 0;
     for (uint64_t round = 0; round < 20'000; ++round) {
-        std::vector<NamedOffer> offers;
+        std::vector<SiteAndOffer> offers;
         for (int64_t n = rng.between(0, 6); n > 0; --n)
             offers.push_back(draw_offer(rng, offers.size()));
         const OfferWish wish{rng.chance(0.5), Money{rng.between(0, 4)},
@@ -81,7 +81,7 @@ START_TEST(the_best_offer_is_one_that_no_other_beats) {
 END_TEST
 
 START_TEST(equal_offers_are_as_likely_as_each_other) {
-    std::vector<NamedOffer> offers(4);
+    std::vector<SiteAndOffer> offers(4);
     for (size_t i = 0; i < offers.size(); ++i)
         offers[i] = {std::string(1, static_cast<char>('a' + i)),
                      {0, {}, Money{5}, 100, Nanos{10}, {}}};
@@ -95,7 +95,7 @@ START_TEST(equal_offers_are_as_likely_as_each_other) {
 END_TEST
 
 START_TEST(no_numbers_of_a_peer_are_too_large_to_compare) {
-    std::vector<NamedOffer> offers(2);
+    std::vector<SiteAndOffer> offers(2);
     offers[0] = {"a", {0, {}, money_max, 16'383, Nanos{rule::span_ns_max}, {}}};
     offers[1] = {"b", {0, {}, money_max, 1, Nanos{}, {}}};
     const OfferWish longest{false, money_max, Nanos{rule::span_ns_max}};
@@ -144,7 +144,7 @@ struct Hall {
                 continue;
             }
             if (round && round->number == number) {
-                std::vector<NamedOffer> offers;
+                std::vector<SiteAndOffer> offers;
                 for (const auto& [site, offer] : o.said)
                     if (offer) offers.push_back({site, *offer});
                 const bool whole = offers.size() == o.said.size();
