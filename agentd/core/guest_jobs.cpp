@@ -13,7 +13,7 @@ using What = Do::What;
 
 namespace {
 
-constexpr size_t failed_of_home_max = 256;
+constexpr size_t failed_of_home_max = 256, failed_max = 4'096;
 
 }  // namespace
 
@@ -43,7 +43,7 @@ Entry& GuestJobs::add_failed(const GuestKey& key, Entry e) {
 void GuestJobs::make_room_for_failed(const NodeName& home) {
     const auto own = failed_.find(home);
     const bool is_own = own != failed_.end() && own->second.size() >= failed_of_home_max;
-    if (!is_own && failed_count_ < jobs_max_) return;
+    if (!is_own && failed_count_ < failed_max) return;
     const auto most =
         std::ranges::max_element(failed_, {}, [](const auto& f) { return f.second.size(); });
     forget((is_own ? own : most)->second.front());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: each way by which a place is sold, kept, changed or lost ends in the same look at all of them.
+// Long: each way by which a place is sold, kept or lost ends in one look at all of them.
 #include "market/core/reservations.hpp"
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 sockets, timers, signals, files). All of them are unchanged after a move, after a move that failed,
 after a freeze and after a checkpoint, in every form of a move."""
 import contextlib
+import ctypes
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ from test_checkpoints import checkpoint
 from test_job_parts import check_refused
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+RENAME_EXCHANGE = 2
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +54,25 @@ def move(market, job, there):
 
 
 @contextlib.contextmanager
-def growing(path):
-    """CRIU restores no file that has another size than it had."""
+def other_named(path):
+    """No job comes back with a file whose name is another file's: the two change names on and on."""
     over = threading.Event()
+    names = [os.fsencode(path / name) for name in ("growing", "other")]
+    libc = ctypes.CDLL(None, use_errno=True)
 
-    def grow():
-        with open(path / "growing", "ab", buffering=0) as f:
-            while not over.wait(0.0002):
-                f.write(b"x")
-    thread = threading.Thread(target=grow)
+    def change():
+        assert libc.renameat2(-100, names[0], -100, names[1], RENAME_EXCHANGE) == 0
+
+    def change_on():
+        # It ends as it began: after an even number of changes.
+        while not over.wait(0.0005):
+            change()
+            over.wait(0.0005)
+            change()
+        os.unlink(names[1])
+    with open(names[1], "wb"):
+        pass
+    thread = threading.Thread(target=change_on)
     thread.start()
     try:
         yield
@@ -79,11 +91,11 @@ def fail_to_move(market, job, path, there):
     def has_failed(j):
         nonlocal to
         if j["failed_moves"] == failed and j["where"] == to and j["status"] == "run":
-            # The thread had no CPU, and wrote nothing between the dump and the restore.
+            # The name was that of the same file at the dump and at the restore.
             to = here if to == there else there
             order()
         return j["failed_moves"] > failed
-    with growing(path):
+    with other_named(path):
         order()
         market.until_job(job.id, "has failed to move", has_failed)
     market.tool("marketctl", "release", job.id, check=False)

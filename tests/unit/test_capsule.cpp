@@ -55,7 +55,7 @@ END_TEST
 START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
-    CapsuleRig rig(output);
+    CapsuleRig rig(output, false, {true, 1234, 1234, {1234, 4321}});
     LaunchSpec spec = unit::shell(
         "pwd; umask; ulimit -n; id -u; id -G; echo \"$0 $1 $WORD $(($$ > 1000))\"; "
         "all=(/proc/[0-9]*); echo "

@@ -61,7 +61,7 @@ START_TEST(a_job_that_could_not_thaw_is_not_frozen_to_disk_and_goes_on) {
         CellNode n;
         Cell& c = n.running("mkdir " + n.work.path + "/d; cd " + n.work.path +
                             "/d; rmdir ../d; : >" + n.work.path + "/d; ");
-        fails(n, c, CauseCode::criu_cannot_restore);
+        fails(n, c, CauseCode::file_changed);
         n.counts_to(c, 2);
     }
     CellNode n;
