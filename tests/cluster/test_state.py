@@ -55,7 +55,7 @@ def move(market, job, there):
 
 @contextlib.contextmanager
 def other_named(path):
-    """No job comes back with a file whose name is another file's: the two change names on and on."""
+    """No job comes back with a file whose name is another's: the two change names on and on."""
     over = threading.Event()
     names = [os.fsencode(path / name) for name in ("growing", "other")]
     libc = ctypes.CDLL(None, use_errno=True)
