@@ -32,6 +32,19 @@ bool take_number(struct bytes* b, uint64_t* value) {
     return false;
 }
 
+bool next_member(struct bytes* b, struct member* m) {
+    uint64_t tag;
+    m->tag = b->at;
+    if (!take_number(b, &tag) || !take_number(b, &m->value)) return false;
+    m->number = tag >> 3;
+    m->has_bytes = (tag & 7) == 2;
+    m->inner = (struct bytes){b->at, b->at};
+    if (!m->has_bytes) return (tag & 7) == 0;
+    if (m->value > (uint64_t)(b->end - b->at)) return false;
+    m->inner.end = b->at += m->value;
+    return true;
+}
+
 // A field that may be there. `text`: what its bytes are, or begin with if it ends in *; NULL: it is
 // a number between `least` and `most`; a message if `within` is set.
 struct field {
@@ -51,32 +64,23 @@ static bool is_text(const struct bytes* b, const char* text) {
 
 static bool fits(struct bytes b, const struct field* list);
 
-static bool field_fits(struct bytes* b, uint32_t tag, uint32_t kind, const struct field* list) {
-    uint64_t value;
-    if ((kind != 0 && kind != 2) || !take_number(b, &value)) return false;
-    struct bytes inner = {b->at, b->at};
-    if (kind == 2) {
-        if (value > (uint64_t)(b->end - b->at)) return false;
-        inner.end = b->at += value;
-    }
+static bool field_fits(const struct member* m, const struct field* list) {
     // Several lines may be for one field.
     for (const struct field* f = list; f->tag != 0; ++f) {
-        if (f->tag != tag) continue;
+        if (f->tag != m->number) continue;
         const bool is_number = f->text == NULL && f->within == NULL;
-        if (is_number != (kind == 0)) continue;
-        if (is_number && value >= f->least && value <= f->most) return true;
-        if (f->text != NULL && is_text(&inner, f->text)) return true;
-        if (f->within != NULL && fits(inner, f->within)) return true;
+        if (is_number == m->has_bytes) continue;
+        if (is_number && m->value >= f->least && m->value <= f->most) return true;
+        if (f->text != NULL && is_text(&m->inner, f->text)) return true;
+        if (f->within != NULL && fits(m->inner, f->within)) return true;
     }
     return false;
 }
 
 static bool fits(struct bytes b, const struct field* list) {
-    while (b.at < b.end) {
-        uint64_t tag;
-        if (!take_number(&b, &tag) || tag >> 3 > UINT32_MAX) return false;
-        if (!field_fits(&b, (uint32_t)(tag >> 3), tag & 7, list)) return false;
-    }
+    struct member m;
+    while (b.at < b.end)
+        if (!next_member(&b, &m) || !field_fits(&m, list)) return false;
     return true;
 }
 

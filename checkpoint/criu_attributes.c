@@ -125,14 +125,11 @@ static void set_of_process(const struct souk_attributes* a) {
 // A field of a message: its number if it is one, its bytes if it is a message. False: it is not
 // there.
 static bool find_field(struct bytes b, uint64_t tag, struct bytes* inner, uint64_t* value) {
-    uint64_t key;
-    while (take_number(&b, &key)) {
-        const unsigned kind = key & 7;
-        if ((kind != 0 && kind != 2) || !take_number(&b, value)) return false;
-        if (kind == 2 && *value > (uint64_t)(b.end - b.at)) return false;
-        *inner = (struct bytes){b.at, kind == 2 ? b.at + *value : b.at};
-        if (key >> 3 == tag) return true;
-        b.at = inner->end;
+    struct member m;
+    while (next_member(&b, &m)) {
+        *inner = m.inner;
+        *value = m.value;
+        if (m.number == tag) return true;
     }
     return false;
 }

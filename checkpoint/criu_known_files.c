@@ -26,7 +26,6 @@
 #include <unistd.h>
 
 #include "checkpoint/criu_user.h"
-#include "kernel/sys/process/init_protocol.h"
 #include "kernel/sys/process/laid_over.h"
 
 enum { bytes_max = 256 << 20 };
@@ -139,15 +138,6 @@ bool find_other_name(int directory, const char* deleted, char other[PATH_MAX]) {
 // -------------------------------------------------------------------------------------------------
 // lengths and modes
 
-static bool is_laid_over(const char* path) {
-    static const char* const all[] = SOUK_LAID_OVER;
-    const size_t top = sizeof SOUK_FILES_ROOT - 1;
-    if (strncmp(path, SOUK_FILES_ROOT "/", top + 1) == 0) path += top;
-    for (size_t i = 0; i < sizeof all / sizeof *all; ++i)
-        if (strcmp(path, all[i]) == 0) return true;
-    return false;
-}
-
 // Files of the job's home (agentd/init/setup.cpp) are compared before the job runs, on whatever
 // node, by a number that only who knows the home's tree can reckon; so is one without that name.
 static bool is_the_same(const char* name, size_t bytes) {
@@ -156,32 +146,13 @@ static bool is_the_same(const char* name, size_t bytes) {
     if (one != NULL) return one_kernel;
     if (bytes + 2 > sizeof path) return false;
     snprintf(path, sizeof path, "/%.*s", (int)bytes, name);
-    if (is_laid_over(path)) return true;
+    if (souk_is_laid_over(path)) return true;
     if ((one = find(name, bytes, "", path)) == NULL) return false;
     if (strcmp(one->type, "fuse.souk") == 0) return true;
     as_user();
     const bool same = one_kernel && has_inode(AT_FDCWD, path, one);
     as_agent();
     return same;
-}
-
-// A member of a message in the wire format of protocol buffers.
-struct member {
-    uint64_t number;
-    const unsigned char* tag;
-    struct bytes inner;  // of one that has bytes
-};
-
-static bool next_member(struct bytes* b, struct member* m) {
-    uint64_t tag, value;
-    m->tag = b->at;
-    if (b->at == b->end || !take_number(b, &tag) || !take_number(b, &value)) return false;
-    m->number = tag >> 3;
-    m->inner = (struct bytes){b->at, b->at};
-    if ((tag & 7) == 0) return true;
-    if ((tag & 7) != 2 || value > (uint64_t)(b->end - b->at)) return false;
-    m->inner.end = b->at += value;
-    return true;
 }
 
 // Gives both members of a reg_file_entry (images/regfile.proto) a number that CRIU does not know.

@@ -198,10 +198,10 @@ static bool is_write_only(const struct souk_lock* lock) {
 // An entry of CRIU's (images/file-lock.proto): each of its fields is a number.
 static bool parse_entry(struct bytes b, struct souk_lock* lock) {
     enum { flag = 1, type, pid, fd, start, length };
-    uint64_t key, value, of[length + 1] = {0};
-    while (take_number(&b, &key)) {
-        if ((key & 7) != 0 || !take_number(&b, &value)) return false;
-        if (key >> 3 <= length) of[key >> 3] = value;
+    uint64_t of[length + 1] = {0};
+    for (struct member m; b.at < b.end;) {
+        if (!next_member(&b, &m) || m.has_bytes) return false;
+        if (m.number <= length) of[m.number] = m.value;
     }
     *lock = (struct souk_lock){.pid = (int32_t)of[pid],
                                .fd = (int32_t)of[fd],

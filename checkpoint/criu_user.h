@@ -162,5 +162,13 @@ struct bytes {
     const unsigned char *at, *end;
 };
 bool take_number(struct bytes* b, uint64_t* value);
+/* ... the next member of a message; false: there is none, or it is none. */
+struct member {
+    uint64_t number, value;   /* the value, or how many bytes it has */
+    const unsigned char* tag; /* where it begins */
+    bool has_bytes;
+    struct bytes inner; /* of one that has bytes */
+};
+bool next_member(struct bytes* b, struct member* m);
 /* As unlinkat(2): of the job's path, or of the copy that stands in for it. */
 int unlink_of_job(int directory, const char* path, int flags);

@@ -158,12 +158,7 @@ bool keeps_inodes(std::string_view type) {
 bool is_device(const OpenFile& f) { return f.kind == S_IFCHR || f.kind == S_IFBLK; }
 
 // Each node's is another one (agentd/init/setup.cpp), and some nodes have none.
-bool is_laid_over(const OpenFile& f) {
-    static constexpr std::string_view all[] = SOUK_LAID_OVER;
-    std::string_view path = f.path;
-    if (path.starts_with(SOUK_FILES_ROOT "/")) path.remove_prefix(sizeof SOUK_FILES_ROOT - 1);
-    return std::ranges::find(all, path) != std::end(all);
-}
+bool is_laid_over(const OpenFile& f) { return souk_is_laid_over(f.path.c_str()) != 0; }
 
 constexpr std::string_view deleted = " (deleted)";
 bool is_deleted(const OpenFile& f) { return f.path.ends_with(deleted); }
