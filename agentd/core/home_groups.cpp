@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace souk {
@@ -44,12 +45,10 @@ Arrays arrays_of(const std::vector<JobAfter>& afters, const HomeGroups::Jobs& jo
 std::optional<Ending> ending_of(JobAfter& after, const HomeGroups::Jobs& jobs, const Arrays& arrays,
                                 uint32_t uid) {
     bool open = false, single_is = false;
-    const auto single = jobs.find(after.seq);
-    std::vector<const HomeJob*> all;
-    if (after.whole)
-        all = arrays.at(after.seq);
-    else if (single != jobs.end())
-        all = {&single->second};
+    const auto found = jobs.find(after.seq);
+    const HomeJob* const single = found == jobs.end() ? nullptr : &found->second;
+    std::span<const HomeJob* const> all(&single, single ? 1 : 0);
+    if (after.whole) all = arrays.at(after.seq);
     if (all.empty()) return {};
     for (const HomeJob* const other : all) {
         if (uid != 0 && other->spec.launch.uid != uid) return {};

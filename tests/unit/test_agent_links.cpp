@@ -81,6 +81,20 @@ struct Heard final : MarketListener {
     wire::CtlReply market_asks(const wire::CtlRequest&) override { return {}; }
 };
 
+// A connection to a market that has welcomed this node.
+struct Linked {
+    Loop loop = open_loop();
+    Log log = no_log();
+    FarEnd market{loop, "market", wire::market_words};
+    Heard heard;
+    MarketLink link{loop, log, nullptr, "n1", "127.0.0.1:1", market.address, heard};
+
+    Linked() {
+        link.start();
+        UNTIL(loop, heard.ups == 1);
+    }
+};
+
 struct Guests final : HomeOfPeers, GuestsOfPeers, RemoteTools {
     int ups = 0;
     std::vector<GuestCommand> lost;
@@ -163,13 +177,7 @@ START_TEST(users_who_always_ask_take_half_of_the_time_and_each_of_them_his_part)
 END_TEST
 
 START_TEST(reports_that_the_market_does_not_take_wait_and_the_connection_stands) {
-    Loop loop = open_loop();
-    Log log = no_log();
-    FarEnd market(loop, "market", wire::market_words);
-    Heard heard;
-    MarketLink link(loop, log, nullptr, "n1", "127.0.0.1:1", market.address, heard);
-    link.start();
-    UNTIL(loop, heard.ups == 1);
+    Linked l;
     JobReport report;
     report.terms.max_price = Money{1};
     report.name = std::string(200, 'n');
@@ -179,39 +187,33 @@ START_TEST(reports_that_the_market_does_not_take_wait_and_the_connection_stands)
     const auto send_on = [&] {
         for (; sent < all; ++sent) {
             report.id = {"n1", sent + 1};
-            if (!link.send(report)) return;
+            if (!l.link.send(report)) return;
         }
     };
-    heard.on_drained = send_on;
+    l.heard.on_drained = send_on;
     send_on();
     ck_assert_msg(sent > 1'000 && sent < all, "%zu", sent);
     // A short message has room all the same.
     for (int i = 0; i < 1'000; ++i)
-        ck_assert(link.send(OrderFailed{{"n1", 1}, 1, "n2", "it is so"}));
-    (void)loop.run_until([] { return false; }, Nanos::from_ms(100));
-    ck_assert(link.connected() && heard.downs == 0 && sent < all);
-    market.channel->resume_reading();
-    UNTIL(loop, market.count(wire::frame::job_report) == all &&
-                    market.count(wire::frame::order_failed) == 1'000);
-    ck_assert(heard.downs == 0 && market.connections == 1);
+        ck_assert(l.link.send(OrderFailed{{"n1", 1}, 1, "n2", "it is so"}));
+    (void)l.loop.run_until([] { return false; }, Nanos::from_ms(100));
+    ck_assert(l.link.connected() && l.heard.downs == 0 && sent < all);
+    l.market.channel->resume_reading();
+    UNTIL(l.loop, l.market.count(wire::frame::job_report) == all &&
+                      l.market.count(wire::frame::order_failed) == 1'000);
+    ck_assert(l.heard.downs == 0 && l.market.connections == 1);
 }
 END_TEST
 
 START_TEST(questions_of_one_user_leave_room_for_others_and_those_of_all_for_root) {
-    Loop loop = open_loop();
-    Log log = no_log();
-    FarEnd market(loop, "market", wire::market_words);
-    Heard heard;
-    MarketLink link(loop, log, nullptr, "n1", "127.0.0.1:1", market.address, heard);
-    link.start();
-    UNTIL(loop, heard.ups == 1);
+    Linked l;
     int refused = 0;
     const auto ask = [&](uint32_t uid) {
         wire::CtlRequest question;
         question.verb = "status";
         question.uid = uid;
         const int before = refused;
-        link.ask(question, [&](const wire::CtlReply& reply) {
+        l.link.ask(question, [&](const wire::CtlReply& reply) {
             ck_assert(reply.error.code == CauseCode::too_many || refused < 0);
             ++refused;
         });
