@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "agentd/core/time_frames.hpp"
 #include "kernel/base/result.hpp"
+#include "kernel/base/time_frames.hpp"
 
 namespace souk {
 

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "agentd/core/time_frames.hpp"
 #include "kernel/base/money.hpp"
+#include "kernel/base/time_frames.hpp"
 
 namespace souk {
 

@@ -29,10 +29,10 @@
 #include "agentd/core/provider_io.hpp"
 #include "agentd/core/provider_settings.hpp"
 #include "agentd/core/reported_load.hpp"
-#include "agentd/core/time_frames.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/base/time_frames.hpp"
 #include "kernel/base/trace.hpp"
 #include "market/core/messages.hpp"
 

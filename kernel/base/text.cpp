@@ -79,4 +79,14 @@ std::string blank_controls(std::string_view text) {
     return out;
 }
 
+std::vector<std::string> comma_parts(std::string_view text) {
+    std::vector<std::string> parts;
+    for (size_t from = 0; from <= text.size();) {
+        const size_t comma = std::min(text.find(',', from), text.size());
+        parts.emplace_back(text.substr(from, comma - from));
+        from = comma + 1;
+    }
+    return parts;
+}
+
 }  // namespace souk

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Checks texts that a user gives and that others read on their terminals. Pure.
+// Reads texts that a user gives, and checks those that others read on their terminals. Pure.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernel/base/result.hpp"
 
@@ -16,5 +17,7 @@ Status check_label(std::string_view text, size_t bytes_max);
 // Mends a text that we cannot refuse: replaces such characters by blanks, and such bytes where the
 // text is no UTF-8. The length stays the same.
 std::string blank_controls(std::string_view text);
+// Cuts a list at its commas; one empty part of an empty text.
+std::vector<std::string> comma_parts(std::string_view text);
 
 }  // namespace souk

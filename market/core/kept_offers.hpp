@@ -8,6 +8,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "market/core/market_state.hpp"
 
@@ -15,17 +16,19 @@ namespace souk::market {
 
 class KeptOffers {
   public:
-    // In place of what is kept under that name, "SITE/JOB".
-    void keep(const std::string& name, const JobTerms& terms, Contract contract);
-    void drop(const std::string& name) { jobs_.erase(name); }
+    using Key = std::pair<std::string, JobId>;  // a site, and its job
+
+    // In place of what is kept for that job.
+    void keep(const Key& of, const JobTerms& terms, Contract contract);
+    void drop(const Key& of) { jobs_.erase(of); }
     // Those whose time has passed (Unix time) are kept no longer.
     void forget(Nanos unix);
-    const std::map<std::string, Job>& jobs() const { return jobs_; }
-    // So many CPUs are kept for its site under other names.
-    int64_t cpus_beside(const std::string& name, Nanos unix) const;
+    const std::map<Key, Job>& jobs() const { return jobs_; }
+    // So many CPUs are kept for other jobs of its site.
+    int64_t cpus_beside(const Key& of, Nanos unix) const;
 
   private:
-    std::map<std::string, Job> jobs_;
+    std::map<Key, Job> jobs_;
 };
 
 }  // namespace souk::market

@@ -352,14 +352,14 @@ Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
 }
 
 SiteOffer Market::offer(const std::string& site, const SiteAsk& ask, const SiteTerms& terms,
-                        int32_t minute, Nanos now) {
+                        int32_t second_of_week, Nanos now) {
     constexpr Nanos kept_most = Nanos::from_s(30);
-    const std::string name = site + "/" + ask.job.text();
+    const KeptOffers::Key of{site, ask.job};
     const JobTerms& t = ask.terms;
     SiteOffer offer;
     offer.number = ask.number;
     offer.why = why_not_by(terms, {ask.user, t.project, t.cpus, t.max_price},
-                           reservations_.cpus_offered(name, now), minute);
+                           reservations_.cpus_offered(of, now), second_of_week);
     if (!offer.why.empty()) return offer;
     const auto no = [&](CauseCode code, std::string why) {
         offer.why = souk::Cause(code, std::move(why));
@@ -370,15 +370,11 @@ SiteOffer Market::offer(const std::string& site, const SiteAsk& ask, const SiteT
     if ((!t.needs->empty() && !Needs::parse(*t.needs)) ||
         (!t.resources.empty() && !parse_resources(*t.resources)))
         return no(CauseCode::invalid, "what it needs cannot be read");
-    // Its user, its project and its budget are of the other site.
+    // Its user and its project are of the other site, which may also say more than it should.
     QuoteRequest request;
     request.uid = UINT32_MAX;
-    request.terms.max_price = t.max_price;
-    request.terms.memory_mb = t.memory_mb;
-    request.terms.cpus = t.cpus;
-    request.terms.runtime = t.runtime;
-    request.terms.needs = t.needs;
-    request.terms.resources = t.resources;
+    request.terms = told_to_sites(t);
+    request.terms.project.clear();
     const auto quote = this->quote(request, now);
     if (!quote) return no(CauseCode::not_possible, quote.error().message);
     if (!quote->runs) return no(CauseCode::not_possible, quote->why);
@@ -395,7 +391,7 @@ SiteOffer Market::offer(const std::string& site, const SiteAsk& ask, const SiteT
     c.memory_mb = t.memory_mb;
     c.sold = unix;
     if (quote->others_first) offer.starts_in = reservations_.clearing_of(c);
-    if (reservations_.keep_offered(name, request.terms, c, now)) offer.held_for = kept;
+    if (reservations_.keep_offered(of, request.terms, c, now)) offer.held_for = kept;
     return offer;
 }
 

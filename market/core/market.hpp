@@ -202,7 +202,7 @@ class Market {
     // keeps that place for it for as long as it asks, half a minute at most. To be called after
     // solve().
     SiteOffer offer(const std::string& site, const SiteAsk& ask, const SiteTerms& terms,
-                    int32_t minute_of_day, Nanos now);
+                    int32_t second_of_week, Nanos now);
 
     // An allocation worked out elsewhere: after Outputs::ask_solver, adopt() or, when there is
     // none, use_own() (once), then solve() as usual.

@@ -234,8 +234,8 @@ SOUK_FIELDS(SiteTerms,  //
             field("most_cpus", &SiteTerms::most_cpus, rule::between(0, rule::cpus_max)),
             field("users", &SiteTerms::users, site_names_rule),
             field("projects", &SiteTerms::projects, site_names_rule),
-            field("from_min", &SiteTerms::from_min, rule::between(0, SiteTerms::day_minutes - 1)),
-            field("to_min", &SiteTerms::to_min, rule::between(0, SiteTerms::day_minutes)),
+            field("hours", &SiteTerms::hours,
+                  rule::text(TextRule::line, SiteTerms::hours_bytes_max)),
             field("least", &SiteTerms::least, rule::price));
 
 SOUK_FIELDS(SiteAsk, field("number", &SiteAsk::number), field("job", &SiteAsk::job),

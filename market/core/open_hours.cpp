@@ -11,6 +11,7 @@ namespace {
 Nanos opens_after(const ProviderReport& report, Nanos unix) {
     Nanos first = Nanos::never();
     for (const OpenHours& h : report.hours) {
+        if (!h.is_sound()) continue;  // of a record of an older version
         const Nanos into = into_week(Nanos::from_s(h.from_s), unix);
         first = std::min(first, into.ns == 0 ? unix : unix + Nanos{week_ns} - into);
     }
@@ -30,7 +31,7 @@ Nanos left_of(const OpenHours& h, Nanos unix) {
 
 const OpenHours* hours_at(const ProviderReport& report, Nanos unix) {
     for (const OpenHours& h : report.hours)
-        if (left_of(h, unix).ns > 0) return &h;
+        if (h.is_sound() && left_of(h, unix).ns > 0) return &h;
     return nullptr;
 }
 

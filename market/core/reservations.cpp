@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: each way by which a place is sold, kept or lost ends in one look at all of them.
 #include "market/core/reservations.hpp"
 
 #include <algorithm>
@@ -83,7 +82,9 @@ void Reservations::look(Nanos now) {
         if (Job& job = *book_.find(id); job.record.contract->is_sold())
             see_contract(job, any || fresh_.contains(id), now);
     ask_all(now);
-    place_insides();
+    inside_.place(booked_, [this](Job& job, Booked booked, const NodeName& on, Reason why) {
+        put(job, booked, on, std::move(why));
+    });
     forecast_.reset();
     sold_.clear();
 }
@@ -133,7 +134,7 @@ void Reservations::list_sold() const {
         const Contract& c = *job.record.contract;
         if (c.is_sold() && !c.over && !c.node.empty()) sold_[c.node].push_back(&job);
     }
-    for (const auto& [name, job] : kept_.jobs())
+    for (const auto& [of, job] : kept_.jobs())
         if (const Contract& c = *job.record.contract; c.end > unix_) sold_[c.node].push_back(&job);
 }
 
@@ -581,9 +582,9 @@ void Reservations::sell(const std::vector<Pick>& picks, Span span, Nanos unix) {
     list_ahead();
 }
 
-bool Reservations::keep_offered(const std::string& name, const JobTerms& terms, const Contract& c,
+bool Reservations::keep_offered(const KeptOffers::Key& of, const JobTerms& terms, const Contract& c,
                                 Nanos now) {
-    kept_.drop(name);
+    kept_.drop(of);
     const Node* const node = book_.find_node(c.node);
     if (!node || c.end <= c.start || !terms.resources.empty()) return false;
     unix_ = context_.unix(now);
@@ -594,114 +595,8 @@ bool Reservations::keep_offered(const std::string& name, const JobTerms& terms, 
     const Span span{c.start, c.end};
     const bool is_free = is_open(node->record.report, span) && has_room(job, *node, span, {});
     sold_.clear();
-    if (is_free) kept_.keep(name, terms, c);
+    if (is_free) kept_.keep(of, terms, c);
     return is_free;
-}
-
-// -------------------------------------------------------------------------------------------------
-// inside the places of others
-
-// The place where the job is already, or else the one with the most room, of those that have fewest
-// components of its gang. null: none has room.
-Job* Reservations::roomiest(const std::vector<Job*>& places, const Job& job,
-                            std::map<JobId, Room>& rooms) const {
-    const JobTerms& t = job.record.report.terms;
-    Job* best = nullptr;
-    const JobReport& r = job.record.report;
-    const auto key = [&](const Job& place) {
-        const Room& room = rooms.at(place.id());
-        const bool is_there = r.phase == JobPhase::running && place.record.report.where == r.where;
-        return std::tuple(room.of_unit, !is_there, -room.cpus);
-    };
-    for (Job* const place : places) {
-        const JobTerms& held = place->record.report.terms;
-        if (place->phase() != JobPhase::running || place->record.unbacked) continue;
-        const NodeName& where = place->record.report.where;
-        if (where != r.where && (Places::is_rooted(job) || !places_.may_run_at(job, where)))
-            continue;
-        const Room& room =
-            rooms.try_emplace(place->id(), Room{held.cpus, held.memory_mb}).first->second;
-        // A place that names no memory bounds none.
-        const bool fits = t.cpus <= room.cpus && (held.memory_mb == 0 || t.memory_mb <= room.mb);
-        if (fits && (!best || key(*place) < key(*best))) best = place;
-    }
-    return best;
-}
-
-// Those that are inside stay there; the others follow in their order as long as there is room. All
-// components of a gang have room, or none is let in.
-void Reservations::place_insides() {
-    std::vector<std::vector<Job*>> units;
-    std::set<std::string> gangs;
-    for (const JobId& id : booked_) {
-        Job& job = *book_.find(id);
-        if (job.record.report.terms.booking->within.empty()) continue;
-        if (!is_component(job))
-            units.push_back({&job});
-        else if (gangs.insert(gang_name(job)).second)
-            units.push_back(gangs_.of(job));
-    }
-    std::stable_sort(units.begin(), units.end(), [](const auto& a, const auto& b) {
-        const auto key = [](const Job& job) {
-            const bool is_in = job.booked == Booked::inside || job.phase() == JobPhase::running;
-            return std::tuple(!is_in, job.record.report.submitted, job.id());
-        };
-        return key(*a.front()) < key(*b.front());
-    });
-    std::map<JobId, Room> rooms;
-    for (const std::vector<Job*>& unit : units) place_inside(unit, rooms);
-}
-
-void Reservations::place_inside(const std::vector<Job*>& unit, std::map<JobId, Room>& rooms) {
-    const JobReport& first = unit.front()->record.report;
-    const std::string& name = first.terms.booking->within;
-    const auto wait = [&](ReasonCode code) {
-        for (Job* const job : unit)
-            put(*job, Booked::outside, {}, Reason(code).with(Figure::job, name));
-    };
-    // A job that waits for another one takes no room from those behind it.
-    if (std::any_of(unit.begin(), unit.end(), [](const Job* job) {
-            return job->phase() == JobPhase::waiting && !job->record.report.waits_for.empty();
-        }))
-        return wait(ReasonCode::inside_waits);
-    const auto id = parse_job_id(name);
-    Job* const outer = id ? book_.find(*id) : nullptr;
-    if (!outer || has_ended(*outer) || outer->record.report.uid != first.uid ||
-        !outer->record.report.terms.booking->holds ||
-        !outer->record.report.terms.booking->within.empty())
-        return wait(ReasonCode::inside_gone);
-    const std::vector<Job*> places =
-        is_component(*outer) ? gangs_.of(*outer) : std::vector<Job*>{outer};
-    if (is_component(*unit.front()) && unit.size() < first.components)
-        return wait(ReasonCode::inside_waits);
-    std::vector<std::pair<Job*, Job*>> put_there;  // a job and its place
-    for (Job* const job : unit) {
-        Job* const place = roomiest(places, *job, rooms);
-        if (!place) break;
-        Room& room = rooms.at(place->id());
-        room.cpus -= job->record.report.terms.cpus;
-        room.mb -= job->record.report.terms.memory_mb;
-        ++room.of_unit;
-        put_there.emplace_back(job, place);
-    }
-    for (auto& [place, room] : rooms) room.of_unit = 0;
-    if (put_there.size() == unit.size()) {
-        for (const auto& [job, place] : put_there)
-            put(*job, Booked::inside, place->record.report.where);
-        return;
-    }
-    for (const auto& [job, place] : put_there) {
-        rooms.at(place->id()).cpus += job->record.report.terms.cpus;
-        rooms.at(place->id()).mb += job->record.report.terms.memory_mb;
-    }
-    // While a place is on its way, what is inside stays as it is, and follows.
-    const bool moves = std::any_of(places.begin(), places.end(),
-                                   [](const Job* place) { return is_on_its_way(*place); });
-    const bool runs = std::any_of(places.begin(), places.end(), [](const Job* place) {
-        return place->phase() == JobPhase::running && !place->record.unbacked;
-    });
-    if (moves && unit.front()->booked == Booked::inside) return;
-    wait(runs ? ReasonCode::inside_full : ReasonCode::inside_waits);
 }
 
 }  // namespace souk::market

@@ -40,6 +40,7 @@
 #include "market/core/bidding.hpp"
 #include "market/core/book.hpp"
 #include "market/core/gang_list.hpp"
+#include "market/core/inside_places.hpp"
 #include "market/core/kept_offers.hpp"
 #include "market/core/market_context.hpp"
 #include "market/core/places.hpp"
@@ -73,7 +74,8 @@ class Reservations : private PlacesAhead {
           settling_(settling),
           rooms_(rooms),
           work_(work),
-          promises_(context, book, learned, *this) {}
+          promises_(context, book, learned, *this),
+          inside_(book, places, gangs) {}
 
     // A job was reported or loaded.
     void note(const Job& job);
@@ -89,10 +91,11 @@ class Reservations : private PlacesAhead {
     PromiseOffer promise_offer(const Job& job, Nanos now) const;
     // Keeps the room of that contract for a job of another site, to which it was offered: nothing
     // is sold there that needs it. Jobs that can leave may use it. False: there is no such room.
-    bool keep_offered(const std::string& name, const JobTerms& terms, const Contract& c, Nanos now);
+    bool keep_offered(const KeptOffers::Key& job, const JobTerms& terms, const Contract& c,
+                      Nanos now);
     // CPUs that are so kept (KeptOffers::cpus_beside).
-    int64_t cpus_offered(const std::string& name, Nanos now) const {
-        return kept_.cpus_beside(name, context_.unix(now));
+    int64_t cpus_offered(const KeptOffers::Key& job, Nanos now) const {
+        return kept_.cpus_beside(job, context_.unix(now));
     }
     // So long it takes until a job can begin there.
     Nanos clearing_of(const Contract& contract) const;
@@ -136,15 +139,6 @@ class Reservations : private PlacesAhead {
     Reason why_not_sold(const std::vector<Job*>& all, Span span) const;
     std::optional<Nanos> earliest(const std::vector<Job*>& all, Span span) const;
     void sell(const std::vector<Pick>& picks, Span span, Nanos unix);
-    // So much is left of a place for jobs inside it.
-    struct Room {
-        int64_t cpus = 0, mb = 0;
-        int64_t of_unit = 0;  // components of the gang that is being placed
-    };
-    void place_insides();
-    void place_inside(const std::vector<Job*>& unit, std::map<JobId, Room>& rooms);
-    Job* roomiest(const std::vector<Job*>& places, const Job& job,
-                  std::map<JobId, Room>& rooms) const;
     void put(Job& job, Booked booked, const NodeName& on, Reason why = {});
 
     const MarketContext& context_;
@@ -157,6 +151,7 @@ class Reservations : private PlacesAhead {
     RoomClaims& rooms_;
     WorkList& work_;
     Promises promises_;
+    InsidePlaces inside_;
 
     std::set<JobId> booked_, fresh_;
     KeptOffers kept_;

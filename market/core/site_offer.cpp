@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernel/base/rng.hpp"
+#include "kernel/base/text.hpp"
 #include "market/core/types.hpp"
 
 namespace souk {
@@ -37,16 +38,6 @@ bool can_be(const SiteOffer& offer, const OfferWish& wish) {
            offer.starts_in.ns >= 0 && offer.price >= Money{} && offer.price <= wish.most;
 }
 
-std::vector<std::string_view> names_in(std::string_view text) {
-    std::vector<std::string_view> names;
-    for (size_t at = 0; at <= text.size();) {
-        const size_t end = std::min(text.find(',', at), text.size());
-        names.push_back(text.substr(at, end - at));
-        at = end + 1;
-    }
-    return names;
-}
-
 }  // namespace
 
 std::optional<size_t> best_offer(std::span<const SiteAndOffer> offers, const OfferWish& wish,
@@ -64,21 +55,33 @@ std::optional<size_t> best_offer(std::span<const SiteAndOffer> offers, const Off
     return best[Rng(seed).below(best.size())];
 }
 
+JobTerms told_to_sites(const JobTerms& terms) {
+    JobTerms told;
+    told.max_price = terms.max_price;
+    told.memory_mb = terms.memory_mb;
+    told.cpus = terms.cpus;
+    told.runtime = terms.runtime;
+    told.project = terms.project;
+    told.needs = terms.needs;
+    told.resources = terms.resources;
+    return told;
+}
+
 Status check_site_wish(std::string_view text) {
     if (text.empty() || text == "any") return {};
-    const std::vector<std::string_view> names = names_in(text);
+    const std::vector<std::string> names = comma_parts(text);
     if (names.size() > wished_sites_max)
         return fail("more than " + std::to_string(wished_sites_max) + " sites");
-    for (const std::string_view name : names)
+    for (const std::string& name : names)
         if (!valid_site_name(name) || name == "any" || name == "own" || name == "all")
-            return fail("'" + std::string(name.substr(0, 64)) +
+            return fail("'" + name.substr(0, 64) +
                         "' is no site: any, own, or names of sites with commas between");
     return {};
 }
 
 bool is_wished(const SiteWish& wish, std::string_view site) {
     if (wish.names.empty()) return false;
-    const std::vector<std::string_view> names = names_in(wish.names);
+    const std::vector<std::string> names = comma_parts(wish.names);
     return wish.names == "any" || std::ranges::find(names, site) != names.end();
 }
 

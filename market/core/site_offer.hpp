@@ -23,6 +23,10 @@ struct SiteAsk {
     bool operator==(const SiteAsk&) const = default;
 };
 
+// Says what of a job's terms another site hears, and looks at: the rest is its user's business
+// alone.
+JobTerms told_to_sites(const JobTerms& terms);
+
 struct SiteOffer {
     uint64_t number = 0;
     Cause why;          // there is no offer, and why; empty: it is one

@@ -15,21 +15,17 @@
 namespace souk {
 
 struct SiteTerms {
-    static constexpr size_t names_max = 64, name_bytes_max = 64;
-    static constexpr int32_t day_minutes = 24 * 60;
+    static constexpr size_t names_max = 64, name_bytes_max = 64, hours_bytes_max = 1024;
 
     int32_t most_cpus = 0;  // of all its jobs together; 0: nothing may come
     // Only jobs of these users and of these projects may come; empty: of any.
     std::vector<std::string> users, projects;
-    // In this part of each day, in minutes of the local time of this site: an end before the
-    // beginning lies on the next day. The same: all day.
-    int32_t from_min = 0, to_min = 0;
-    Money least;  // per CPU-hour; nothing is offered below it
+    std::string hours = {};  // in these (TimeFrames) of the local time of this site; empty: always
+    Money least;             // per CPU-hour; nothing is offered below it
     bool operator==(const SiteTerms&) const = default;
 
     bool let_any() const { return most_cpus > 0; }
-    bool are_open(int32_t minute_of_day) const;
-    std::string hours() const;  // "20:00-08:00"; empty: all day
+    bool are_open(int32_t second_of_week) const;
 };
 
 // A job of the peer that would come.
@@ -45,6 +41,6 @@ Result<SiteTerms> parse_site_terms(const std::vector<std::string>& words);
 // Says why the terms do not let that job come now; an empty text: they do. `had`: CPUs that the
 // peer has here already.
 Cause why_not_by(const SiteTerms& terms, const SiteGuest& guest, int64_t had,
-                 int32_t minute_of_day);
+                 int32_t second_of_week);
 
 }  // namespace souk

@@ -258,9 +258,8 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         return {};
     }
     if (request.verb == "quote") {
-        const wire::CtlRequest asked = request;
-        if (const Status taken = quotes_.take({number, c.node, std::move(request)}); !taken)
-            replies_.refuse(number, asked, as_asked(taken.error()));
+        if (const Status taken = quotes_.take({number, c.node, request}); !taken)
+            replies_.refuse(number, request, as_asked(taken.error()));
         wake();
         return {};
     }

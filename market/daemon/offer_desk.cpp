@@ -12,13 +12,6 @@ namespace {
 
 // So long a peer is to keep what it offers: until the choice is made, and the job could be sent.
 constexpr Nanos offers_hold = Nanos::from_s(15);
-constexpr int64_t offer_cost = 16;  // in questions: it is a decision on a copy, as a plan is
-constexpr size_t jobs_usual = 10'000;
-
-int32_t minute_of_day() {
-    constexpr int32_t day_s = 86'400, minute_s = 60;
-    return second_of_week("", static_cast<int64_t>(unix_now().seconds())) % day_s / minute_s;
-}
 
 void write_offer(JsonWriter& w, const OfferRounds::Answer& answer, bool is_open) {
     w.begin_object().field("site", answer.site);
@@ -98,15 +91,8 @@ void OfferDesk::ask_about(const JobId& id, Nanos now) {
     if (sites.empty()) return rounds_.later(id, now);
     const JobTerms& terms = report.terms;
     const OfferWish wish{terms.sites->cheapest, terms.max_price, terms.runtime};
-    SiteAsk ask{rounds_.begin(id, sites, wish, now), id, report.user, {}, offers_hold};
-    // Nothing leaves this site that is its user's business alone.
-    ask.terms.max_price = terms.max_price;
-    ask.terms.memory_mb = terms.memory_mb;
-    ask.terms.cpus = terms.cpus;
-    ask.terms.runtime = terms.runtime;
-    ask.terms.project = terms.project;
-    ask.terms.needs = terms.needs;
-    ask.terms.resources = terms.resources;
+    const SiteAsk ask{rounds_.begin(id, sites, wish, now), id, report.user, told_to_sites(terms),
+                      offers_hold};
     for (const std::string& site : sites) sites_.send(site, ask);
 }
 
@@ -159,8 +145,7 @@ wire::CtlReply OfferDesk::list(const wire::CtlRequest& request) const {
 
 Status OfferDesk::asked(uint64_t number, const Connection& c, const wire::Frame& f) {
     TRY_ASSIGN(SiteAsk ask, wire::unpack<SiteAsk>(f.body));
-    const auto listed = static_cast<int64_t>(market_.jobs().size() / jobs_usual);
-    if (!sites_.charge(c.node, offer_cost * (1 + listed))) {
+    if (!sites_.charge(c.node, Sites::plan_cost, market_.jobs().size())) {
         SiteOffer no;
         no.number = ask.number;
         no.why = Cause(CauseCode::too_many, "your site asks too much: again in a moment");
@@ -174,11 +159,11 @@ Status OfferDesk::asked(uint64_t number, const Connection& c, const wire::Frame&
 
 void OfferDesk::answer() {
     if (questions_.empty()) return;
-    const int32_t minute = minute_of_day();
+    const int32_t second = second_of_week("", static_cast<int64_t>(unix_now().seconds()));
     for (const Question& q : std::exchange(questions_, {})) {
         const SiteTerms* const terms = sites_.terms_of(q.site);
         if (!terms) continue;  // it is no peer any more
-        const SiteOffer offer = market_.offer(q.site, q.ask, *terms, minute, Loop::now());
+        const SiteOffer offer = market_.offer(q.site, q.ask, *terms, second, Loop::now());
         state_.journal().then([this, to = q.connection, offer] { connections_.send(to, offer); });
     }
 }

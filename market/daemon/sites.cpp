@@ -20,7 +20,6 @@ constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_pause_min = Nanos::f
                 peer_pause_max = Nanos::from_s(30);
 // A peer may ask so much at once, and go on with one question each time that this has passed.
 constexpr Nanos question_cost = Nanos::from_ms(15), questions_burst = Nanos::from_s(5);
-constexpr int64_t plan_cost = 16;      // in questions
 constexpr size_t list_usual = 10'000;  // of so many jobs and nodes a question costs once more
 constexpr Nanos stood_well = Nanos::from_s(10);
 
@@ -67,7 +66,7 @@ void write_terms(JsonWriter& j, const SiteTerms& terms) {
     j.begin_object().field("most_cpus", int64_t{terms.most_cpus});
     list("users", terms.users);
     list("projects", terms.projects);
-    if (const std::string hours = terms.hours(); !hours.empty()) j.field("hours", hours);
+    if (!terms.hours.empty()) j.field("hours", terms.hours);
     if (terms.least > Money{}) j.field("least", terms.least);
     j.end_object();
 }
@@ -323,10 +322,7 @@ bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& reque
     const std::string verb = request.verb;
     if (!is_for_sites(verb))
         return no(CauseCode::not_allowed, "another site may not ask for " + verb.substr(0, 40));
-    // A list is walked over whole, however little of it is asked for.
-    const int64_t times = verb == "plan" ? plan_cost : 1;
-    const int64_t long_lists = 1 + static_cast<int64_t>(listed / list_usual);
-    if (!charge(c.node, times * long_lists))
+    if (!charge(c.node, verb == "plan" ? plan_cost : 1, listed))
         return no(CauseCode::too_many, "site " + c.node + " asks too much: again in a moment");
     const auto site = foreign(request);
     if (!site || !site->empty())
@@ -335,7 +331,9 @@ bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& reque
     return true;
 }
 
-bool Sites::charge(const std::string& site, int64_t questions) {
+// A list is walked over whole, however little of it is asked for.
+bool Sites::charge(const std::string& site, int64_t questions, size_t listed) {
+    questions *= 1 + static_cast<int64_t>(listed / list_usual);
     Peer& peer = peers_.at(site);
     const Nanos now = Loop::now();
     if (peer.free_at > now + questions_burst) return false;
@@ -360,7 +358,7 @@ void Sites::tell_terms(const Peer& peer) {
 
 Status Sites::told_terms(const Connection& c, const wire::Frame& f) {
     Peer& peer = peers_.at(c.node);
-    if (!charge(c.node, 1)) return fail(CauseCode::too_many, "it says its terms too often");
+    if (!charge(c.node, 1, 0)) return fail(CauseCode::too_many, "it says its terms too often");
     TRY_ASSIGN(peer.told, wire::unpack<SiteTerms>(f.body));
     return {};
 }

@@ -66,8 +66,11 @@ class Sites {
     std::vector<std::string> that_let_come(const SiteWish& wish) const;
     // Says what the peer's jobs may do here; null: it is no peer.
     const SiteTerms* terms_of(const std::string& site) const;
-    // Counts what a peer wants of this market. False: it has wanted too much.
-    bool charge(const std::string& site, int64_t questions);
+    // A plan, or an offer, which is a decision on a copy as well, counts as so many questions.
+    static constexpr int64_t plan_cost = 16;
+    // Counts what a peer wants of this market; `listed`: so many jobs and nodes are walked over.
+    // False: it has wanted too much.
+    bool charge(const std::string& site, int64_t questions, size_t listed);
     // To a peer that is connected.
     template <class T>
     void send(const std::string& site, const T& message) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market: what a home says of the places of its jobs, held against what was ordered and what nodes
 // say (claims.hpp); and how many jobs of one home and user there may be.
+#include "market/core/open_hours.hpp"
 #include "market/core/refusals.hpp"
 #include "tests/unit/market_world.hpp"
 
@@ -441,17 +442,24 @@ START_TEST(a_component_that_asks_for_named_resources_is_refused_and_the_market_g
 }
 END_TEST
 
-START_TEST(hours_that_end_before_they_begin_are_refused) {
+START_TEST(hours_that_end_before_they_begin_are_refused_and_those_of_a_record_are_none) {
     World w;
     three_nodes(w);
-    const ProviderReport good = w.providers.begin()->second;
+    ProviderReport r = w.providers.begin()->second;
     const auto opens = [&](int32_t from, int32_t to) {
-        ProviderReport r = good;
         r.hours = {{from, to, Money::units(1)}};
         return w.market->report(r.node, r, w.now).has_value();
     };
-    ck_assert(!opens(100, 50) && !opens(100, 100) && !opens(0, OpenHours::week_s + 1));
     ck_assert(opens(OpenHours::week_s - 1, OpenHours::week_s) && opens(0, OpenHours::week_s));
+    for (const auto& [from, to] : {std::pair(100, 50), {100, 100}, {0, OpenHours::week_s + 1}}) {
+        ck_assert(!opens(from, to));
+        // A market of before may have written them down: what it plans comes to an end.
+        r.on_market = false;
+        const auto closed = closed_in(r, s(1), s(1'000'000));
+        ck_assert(closed.size() == 1 && closed[0].to == Nanos::never());
+        r.on_market = true;
+        ck_assert(closed_in(r, s(1), s(1'000'000)).empty());
+    }
 }
 END_TEST
 
@@ -470,4 +478,4 @@ UNIT_SUITE(market_claims, jobs_that_stand_where_nobody_ordered_them_take_no_room
            the_last_of_the_book_is_for_those_who_have_few,
            a_home_is_asked_in_pauses_that_grow_until_a_job_of_it_is_taken,
            a_component_that_asks_for_named_resources_is_refused_and_the_market_goes_on,
-           hours_that_end_before_they_begin_are_refused);
+           hours_that_end_before_they_begin_are_refused_and_those_of_a_record_are_none);

@@ -85,12 +85,12 @@ START_TEST(a_job_may_come_exactly_if_every_term_lets_it) {
         guest.cpus = static_cast<int32_t>(rng.between(1, 12));
         guest.max_price = Money::units(rng.between(1, 60));
         const int64_t had = rng.between(0, 12);
-        const int32_t minute = static_cast<int32_t>(rng.between(0, 1439));
+        const int32_t minute = static_cast<int32_t>(rng.between(0, 7 * 1440 - 1));
         const bool may = (d.users.empty() || d.users.contains(guest.user)) &&
                          (d.projects.empty() || d.projects.contains(guest.project)) &&
-                         d.minutes.contains(minute) && had + guest.cpus <= d.most &&
+                         d.minutes.contains(minute % 1440) && had + guest.cpus <= d.most &&
                          guest.max_price.micro >= d.least * 1'000'000;
-        const Cause why = why_not_by(terms, guest, had, minute);
+        const Cause why = why_not_by(terms, guest, had, minute * 60);
         ck_assert_msg(why.empty() == may, "round %d: '%s'", round, why.c_str());
         ck_assert((why.code == CauseCode::none) == may);
         ++(may ? came : refused);
@@ -105,7 +105,7 @@ START_TEST(nothing_may_come_until_terms_are_set) {
     SiteGuest guest;
     guest.max_price = Money::units(1'000);
     for (int32_t minute = 0; minute < 1440; ++minute)
-        ck_assert(!why_not_by(none, guest, 0, minute).empty());
+        ck_assert(!why_not_by(none, guest, 0, minute * 60).empty());
     ck_assert(terms_of({"most-cpus=0"}) == none);
     // More CPUs than there are cannot make room by overflow.
     ck_assert(!why_not_by(terms_of({"most-cpus=65536"}), guest, INT64_MAX / 2, 0).empty());
@@ -121,12 +121,12 @@ START_TEST(words_that_are_no_terms_are_refused_with_a_line) {
                                                     {"users=a,,b", "is no name"},
                                                     {"users=a b", "is no name"},
                                                     {"projects=\x1b[2J", "is no name"},
-                                                    {"hours=20:00", "part of a day"},
-                                                    {"hours=24:00-08:00", "part of a day"},
-                                                    {"hours=8-20", "part of a day"},
-                                                    {"hours=08:60-09:00", "part of a day"},
-                                                    {"hours=08:00-08:00", "part of a day"},
-                                                    {"hours=-1:00-08:00", "part of a day"},
+                                                    {"hours=20:00", "no span of time"},
+                                                    {"hours=24:00-08:00", "no time of day"},
+                                                    {"hours=8-20", "no time of day"},
+                                                    {"hours=08:60-09:00", "no time of day"},
+                                                    {"hours=08:00-08:00", "ends when it begins"},
+                                                    {"hours=-1:00-08:00", "no time of day"},
                                                     {"least=-1", ""},
                                                     {"least=cheap", ""},
                                                     {"most_cpus=4", "none of"},
@@ -139,8 +139,15 @@ START_TEST(words_that_are_no_terms_are_refused_with_a_line) {
     for (int n = 1; n <= 64; ++n) many += ",u" + std::to_string(n);
     ck_assert(refusal({"most-cpus=4", many}).find("more than 64") != std::string::npos);
     ck_assert(refusal({"users=ada"}).find("most-cpus is missing") != std::string::npos);
-    ck_assert_text(terms_of({"most-cpus=1", "hours=8:00-24:00"}).hours(), "08:00-24:00");
-    ck_assert_text(terms_of({"most-cpus=1"}).hours(), "");
+    ck_assert_text(terms_of({"most-cpus=1", "hours=8:00-24:00"}).hours, "8:00-24:00");
+    ck_assert_text(terms_of({"most-cpus=1", "hours=always"}).hours, "");
+    // The frames of owners: of some days alone.
+    const SiteTerms nights = terms_of({"most-cpus=1", "hours=mon-fri 18:00-08:00"});
+    ck_assert(nights.are_open(7 * 3'600) == false && nights.are_open(19 * 3'600));
+    // A word of a peer that is none is never open.
+    SiteTerms odd = nights;
+    odd.hours = "at night";
+    ck_assert(!odd.are_open(0));
 }
 END_TEST
 

@@ -270,8 +270,7 @@ END SAMPLE(NodeLost) return {d.node()};
 END SAMPLE(SiteTerms) return {static_cast<int32_t>(d.up_to(65'536)),
                               d.places(),
                               d.places(),
-                              static_cast<int32_t>(d.up_to(1'439)),
-                              static_cast<int32_t>(d.up_to(1'440)),
+                              d.line(),
                               {d.up_to(money_max.micro)}};
 END SAMPLE(SiteAsk) return {d.counter(), d.id(), d.node(), d.terms(), {d.up_to(INT64_MAX / 10)}};
 END SAMPLE(SiteOffer) return {d.counter(),

@@ -64,16 +64,6 @@ Kind<std::string> one_of(const std::vector<std::string>& names) {
             }};
 }
 
-std::vector<std::string> comma_parts(const std::string& text) {
-    std::vector<std::string> parts;
-    for (size_t from = 0; from <= text.size();) {
-        const size_t comma = std::min(text.find(',', from), text.size());
-        parts.push_back(text.substr(from, comma - from));
-        from = comma + 1;
-    }
-    return parts;
-}
-
 std::string value_text(double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", value);

@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "kernel/base/text.hpp"
 #include "tools/common/args.hpp"
 
 namespace souk::tools {
@@ -26,9 +27,6 @@ Kind<std::string> file_name();
 Kind<std::string> one_of(const std::vector<std::string>& names);
 
 enum class Default { hidden, shown };  // in help
-
-// The parts between the commas.
-std::vector<std::string> comma_parts(const std::string& text);
 
 inline std::string value_text(const std::string& value) { return value; }
 std::string value_text(double value);

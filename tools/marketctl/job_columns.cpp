@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "kernel/base/text.hpp"
 #include "tools/common/entries.hpp"
 #include "tools/common/job_state.hpp"
 #include "tools/common/nearest.hpp"
@@ -87,19 +88,16 @@ Result<JobColumns> job_columns(std::string_view names) {
     JobColumns found;
     std::vector<std::string> known;
     for (const JobColumn& c : columns) known.emplace_back(c.name);
-    for (size_t at = 0; at <= names.size();) {
-        const size_t end = std::min(names.find(',', at), names.size());
-        const std::string_view name = names.substr(at, end - at);
+    for (const std::string& name : comma_parts(names)) {
         const auto column = std::find_if(std::begin(columns), std::end(columns),
                                          [&](const JobColumn& c) { return c.name == name; });
         if (column == std::end(columns)) {
             std::string all;
             for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
-            return fail("-o: '" + std::string(name) + "' is no column" + did_you_mean(name, known) +
+            return fail("-o: '" + name + "' is no column" + did_you_mean(name, known) +
                         "; there are " + all);
         }
         found.push_back(column);
-        at = end + 1;
     }
     return found;
 }

@@ -198,7 +198,7 @@ tools::CommandLine peer_line(PeerWords& w) {
                          option(0, "projects", w.projects, tools::any_text(),
                                 "only jobs that these projects there pay for"),
                          option(0, "hours", w.hours, tools::any_text(),
-                                "only in this part of the day here, as 20:00-08:00"),
+                                "only in these hours here, as an owner's time frames: 20:00-08:00"),
                          option(0, "least", w.least, tools::any_text(),
                                 "nothing is offered below this price per CPU-hour"),
                          {0, "none", nullptr, "nothing may come", tools::set_flag(w.none)},

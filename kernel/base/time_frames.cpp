@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "agentd/core/time_frames.hpp"
+#include "kernel/base/time_frames.hpp"
 
 #include <algorithm>
 #include <array>
