@@ -81,6 +81,11 @@ struct CtlReply {
     bool away = false;  // not asked: there is no connection to the market now
     bool operator==(const CtlReply&) const = default;
 };
+// Makes the answer to the question of that number, or says why there is none.
+inline CtlReply reply_to(uint64_t request, Result<std::string> json) {
+    if (json) return {request, true, {}, std::move(*json), {}};
+    return {request, false, as_asked(std::move(json).error()), {}, {}};
+}
 
 // A joiner sends this to the market: it has a token and no certificate yet.
 struct Join {

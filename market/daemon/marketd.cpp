@@ -290,7 +290,9 @@ Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Fram
 // These are answered by what is known now; the answer leaves when that is durable.
 Status Marketd::answer_at_once(uint64_t number, const Connection& c,
                                const wire::CtlRequest& request) {
-    if (request.verb == "offers") return replies_.add(number, offers_.list(request)), Status();
+    if (request.verb == "offers")
+        return replies_.add(number, wire::reply_to(request.request, offers_.list(request))),
+               Status();
     if (request.verb == "ledger-seen")
         return replies_.add(number, ledger_.compare(c, request)), Status();
     if (request.verb == "promise-missed")

@@ -102,7 +102,7 @@ Status OfferDesk::answered(const Connection& c, const wire::Frame& f) {
     return {};
 }
 
-Result<std::string> OfferDesk::json_of(const wire::CtlRequest& request) const {
+Result<std::string> OfferDesk::list(const wire::CtlRequest& request) const {
     if (request.args.size() != 1) return fail("offers takes a job");
     TRY_ASSIGN(const JobId id, parse_job_id(request.args[0]));
     const market::Job* const job = market_.find(id);
@@ -127,18 +127,6 @@ Result<std::string> OfferDesk::json_of(const wire::CtlRequest& request) const {
             write_offer(w, answer, round->is_open);
     w.end_array().end_object();
     return w.take();
-}
-
-wire::CtlReply OfferDesk::list(const wire::CtlRequest& request) const {
-    wire::CtlReply reply;
-    reply.request = request.request;
-    const auto json = json_of(request);
-    reply.ok = json.has_value();
-    if (json)
-        reply.json = *json;
-    else
-        reply.error = as_asked(json.error());
-    return reply;
 }
 
 // ---- jobs of peers

@@ -32,7 +32,7 @@ class OfferDesk {
     void peer_came();
     Status answered(const Connection& c, const wire::Frame& frame);
     // Tells what peers have answered for a job, to its user and to operators.
-    wire::CtlReply list(const wire::CtlRequest& request) const;
+    Result<std::string> list(const wire::CtlRequest& request) const;
 
     // -- jobs of peers
 
@@ -48,7 +48,6 @@ class OfferDesk {
     };
     void ask_about(const JobId& id, Nanos now);
     void look();
-    Result<std::string> json_of(const wire::CtlRequest& request) const;
 
     Loop& loop_;
     market::Market& market_;

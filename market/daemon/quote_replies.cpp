@@ -186,21 +186,14 @@ Result<std::string> prices_reply(const Market& market, const std::vector<std::st
 
 wire::CtlReply quote_reply(const Market& market, const NodeName& home, bool by_program,
                            const wire::CtlRequest& request, Nanos now) {
-    wire::CtlReply reply;
-    reply.request = request.request;
     const auto answered = [&]() -> Result<std::string> {
         if (home.empty())
             return fail("a quote is for a job of a node: ask through its agentd (srun --quote)");
         TRY_ASSIGN(const QuoteRequest q, parse(home, request));
         TRY_ASSIGN(const Quote quote, market.quote(q, now));
         return quote_json(quote, q.jobs, by_program);
-    }();
-    reply.ok = answered.has_value();
-    if (answered)
-        reply.json = *answered;
-    else
-        reply.error = as_asked(answered.error());
-    return reply;
+    };
+    return wire::reply_to(request.request, answered());
 }
 
 }  // namespace souk

@@ -141,14 +141,10 @@ Result<std::string> PlanDesk::part(const Market& market, const wire::CtlRequest&
 
 wire::CtlReply PlanDesk::answer(const Market& market, const wire::CtlRequest& request,
                                 const std::string& from, Nanos now) {
-    wire::CtlReply reply;
-    reply.request = request.request;
-    auto answered = part(market, request, {from, request.uid}, now, reply.next);
-    reply.ok = answered.has_value();
-    if (reply.ok)
-        reply.json = std::move(*answered);
-    else
-        reply.error = as_asked(answered.error());
+    std::string next;
+    wire::CtlReply reply =
+        wire::reply_to(request.request, part(market, request, {from, request.uid}, now, next));
+    reply.next = std::move(next);
     return reply;
 }
 

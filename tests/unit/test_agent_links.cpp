@@ -113,6 +113,17 @@ struct Guests final : HomeOfPeers, GuestsOfPeers, RemoteTools {
     void remote_request(uint64_t, const trust::Peer&, wire::CtlRequest) override {}
 };
 
+// Commands go to a guest that reads when the test lets it.
+struct Guesting {
+    Loop loop = open_loop();
+    Log log = no_log();
+    FarEnd guest{loop, "n2", wire::agent_words};
+    Guests heard;
+    Peers peers{loop, log, nullptr, "n1", "127.0.0.1:1"};
+
+    Guesting() { peers.serve(heard, heard, heard); }
+};
+
 GuestCommand start_of(uint32_t uid, uint64_t seq, size_t environment) {
     GuestCommand c;
     c.id = {"n1", seq};
@@ -231,33 +242,28 @@ START_TEST(questions_of_one_user_leave_room_for_others_and_those_of_all_for_root
 END_TEST
 
 START_TEST(starts_longer_than_the_queue_of_a_connection_all_go_over_it_in_order) {
-    Loop loop = open_loop();
-    Log log = no_log();
-    FarEnd guest(loop, "n2", wire::agent_words);
-    Guests heard;
-    Peers peers(loop, log, nullptr, "n1", "127.0.0.1:1");
-    peers.serve(heard, heard, heard);
+    Guesting l;
     constexpr size_t starts = 60;
     for (uint64_t seq = 1; seq <= starts; ++seq) {
-        peers.command({"n2", guest.address}, start_of(1000, seq, 500'000));
-        if (seq == starts / 2) UNTIL(loop, heard.ups == 1);  // half before it is connected
+        l.peers.command({"n2", l.guest.address}, start_of(1000, seq, 500'000));
+        if (seq == starts / 2) UNTIL(l.loop, l.heard.ups == 1);  // half before it is connected
     }
     GuestCommand kill;
     kill.id = {"n1", 1};
     kill.epoch = {1};
     kill.verb = GuestVerb::kill;
-    peers.command({"n2", guest.address}, kill);
+    l.peers.command({"n2", l.guest.address}, kill);
     // There is room for what is urgent.
-    ck_assert(peers.to_guest("n2", Heartbeat{}));
-    (void)loop.run_until([] { return false; }, Nanos::from_ms(100));
-    guest.channel->resume_reading();
-    UNTIL(loop, guest.count(wire::frame::guest_command) == starts + 1);
-    ck_assert_int_eq(guest.connections, 1);
-    ck_assert(heard.lost.empty());
+    ck_assert(l.peers.to_guest("n2", Heartbeat{}));
+    (void)l.loop.run_until([] { return false; }, Nanos::from_ms(100));
+    l.guest.channel->resume_reading();
+    UNTIL(l.loop, l.guest.count(wire::frame::guest_command) == starts + 1);
+    ck_assert_int_eq(l.guest.connections, 1);
+    ck_assert(l.heard.lost.empty());
     uint64_t next = 1;
-    for (size_t i = 0; i < guest.frames.size(); ++i) {
-        if (guest.frames[i] != wire::frame::guest_command) continue;
-        const auto command = wire::unpack<GuestCommand>(guest.bodies[i]);
+    for (size_t i = 0; i < l.guest.frames.size(); ++i) {
+        if (l.guest.frames[i] != wire::frame::guest_command) continue;
+        const auto command = wire::unpack<GuestCommand>(l.guest.bodies[i]);
         ck_assert_msg(command.has_value(), "%s", command ? "" : command.error().message.c_str());
         ck_assert_uint_eq(command->id.seq, next <= starts ? next : 1);
         ck_assert(command->verb == (next <= starts ? GuestVerb::start : GuestVerb::kill));
@@ -267,19 +273,15 @@ START_TEST(starts_longer_than_the_queue_of_a_connection_all_go_over_it_in_order)
 END_TEST
 
 START_TEST(starts_of_one_user_that_wait_leave_room_for_those_of_others) {
-    Loop loop = open_loop();
-    Log log = no_log();
-    FarEnd guest(loop, "n2", wire::agent_words);
-    Guests heard;
-    Peers peers(loop, log, nullptr, "n1", "127.0.0.1:1");
-    peers.serve(heard, heard, heard);
+    Guesting l;
     for (uint64_t seq = 1; seq <= 5'000; ++seq)
-        peers.command({"n2", guest.address}, start_of(1000, seq, 10));
-    ck_assert_msg(heard.lost.size() > 3'000 && heard.lost.size() < 5'000, "%zu", heard.lost.size());
-    const size_t before = heard.lost.size();
+        l.peers.command({"n2", l.guest.address}, start_of(1000, seq, 10));
+    ck_assert_msg(l.heard.lost.size() > 3'000 && l.heard.lost.size() < 5'000, "%zu",
+                  l.heard.lost.size());
+    const size_t before = l.heard.lost.size();
     for (uint64_t seq = 5'001; seq <= 5'500; ++seq)
-        peers.command({"n2", guest.address}, start_of(1001, seq, 10));
-    ck_assert_uint_eq(heard.lost.size(), before);
+        l.peers.command({"n2", l.guest.address}, start_of(1001, seq, 10));
+    ck_assert_uint_eq(l.heard.lost.size(), before);
 }
 END_TEST
 
