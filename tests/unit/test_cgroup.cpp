@@ -301,6 +301,34 @@ START_TEST(groups_that_are_made_at_once_all_have_time_for_real_time_policies) {
 }
 END_TEST
 
+START_TEST(a_group_that_is_made_again_keeps_its_time_for_real_time_policies) {
+    if (!need_root("dividing real-time")) return;
+    const CgroupFixture cgroups;
+    UNIT_SKIP_IF(no_realtime_to_divide(cgroups, 8));
+    const CgroupLayout& layout = cgroups->layout();
+    const auto time_of = [&](const std::string& name) {
+        const auto text = read_file(
+            AT_FDCWD, layout.v1.at("cpu") + "/" + cgroups.root() + name + "/cpu.rt_runtime_us");
+        return leading_number<int64_t>(text.value_or("0")).value_or(0);
+    };
+    if (layout.in_v2("cpu") || !layout.v1.contains("cpu")) return;
+    // Two daemons make the same groups, one from each end.
+    const Cgroups other = std::move(*Cgroups::open(layout, cgroups.root()));
+    ck_assert(cgroups->create("n1/jobs", {.cpu = true}).has_value());
+    const int64_t top = time_of(""), node = time_of("/n1"), jobs = time_of("/n1/jobs");
+    ck_assert(other.create("n1", {.cpu = true}).has_value());
+    ck_assert(other.create("n1/jobs", {.cpu = true}).has_value());
+    ck_assert_int_eq(time_of(""), top);
+    ck_assert_int_eq(time_of("/n1"), node);
+    ck_assert_int_eq(time_of("/n1/jobs"), jobs);
+    // Five more are made by daemons of their own: each has time.
+    for (const char* const name : {"n2", "n3", "n4", "n5", "n6"}) {
+        const Cgroups own = std::move(*Cgroups::open(layout, cgroups.root()));
+        ck_assert_msg(own.create(name, {.cpu = true})->allows_realtime(), "%s", name);
+    }
+}
+END_TEST
+
 START_TEST(names_that_could_leave_the_root_are_refused) {
     const Cgroups cgroups =
         std::move(*Cgroups::open(detect_cgroups("1 1 0:1 / /nowhere rw - cgroup2 cgroup2 rw\n")));
@@ -322,4 +350,5 @@ UNIT_SUITE(cgroup, mountinfo_says_where_each_controller_lives,
            a_limit_that_is_lowered_below_what_is_held_kills_nobody,
            a_group_has_the_cpus_that_it_is_given,
            groups_that_are_made_at_once_all_have_time_for_real_time_policies,
+           a_group_that_is_made_again_keeps_its_time_for_real_time_policies,
            names_that_could_leave_the_root_are_refused);

@@ -123,9 +123,10 @@ Fd realtime_lock(const std::string& mount, int tries) {
 }  // namespace
 
 // A v1 kernel with RT_GROUP_SCHED gives a new group no time for real-time policies, so that nothing
-// in it may have one. Each parent of a group gets half of what its own parent has left, once; the
-// group itself a quarter of its parent's, or less if others have that. Of many groups the last get
-// nothing: to look at all of them would cost each job that starts.
+// in it may have one. A group that has some keeps it, because those below it have parts of it. Each
+// parent of a group, and the first group that this object makes below a parent, gets half of what
+// the parent has left. Later ones get a quarter of the parent's, or less if others have that. Of
+// many groups the last get nothing: to look at all of them would cost each job that starts.
 void Cgroups::share_realtime(const std::string& mount, const std::string& path) const {
     const std::string group = mount + "/" + path, parent = group.substr(0, group.rfind('/'));
     constexpr int tries = 500;
@@ -138,7 +139,9 @@ void Cgroups::share_realtime(const std::string& mount, const std::string& path) 
             halve_realtime(above.substr(0, above.rfind('/')), above);
         }
         all = realtime_us(parent);
+        halve_realtime(parent, group);
     }
+    if (realtime_us(group) > 0) return;
     for (int64_t part = all / 4; part > 0 && part >= all / 64; part /= 2)
         if (write_file(AT_FDCWD, group + realtime_file, std::to_string(part))) return;
 }
