@@ -2,6 +2,7 @@
 #include "agentd/core/guest.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "agentd/core/guest_deadlines.hpp"
@@ -155,11 +156,17 @@ void Guest::begin(const NodeName& from, const GuestCommand& asked, const Warrant
     p.starts.begin(c, out);
 }
 
-void Guest::signal(const Entry& e, const GuestCommand& c, Outputs& out) {
-    if (!e.takes_signals()) return;
-    Do effect{What::signal, e.job.key, {}, {}, c.signal};
-    effect.to_all = c.to_all;
-    out.push_back(std::move(effect));
+// What comes while a dump is given up waits until CRIU has let the job go. CRIU stops each process
+// again that it found stopped, so a SIGCONT waits in any dump.
+void Guest::signal(Entry& e, const GuestCommand& c, Outputs& out) {
+    constexpr size_t signals_max = 64;
+    auto* r = e.in<Running>();
+    const bool in_dump = r && (r->in<motion::Making>() || r->in<motion::Undoing>());
+    const bool given_up = in_dump && r->want == Want::run;
+    if (!given_up && !e.takes_signals()) return;
+    if ((given_up || (in_dump && c.signal == SIGCONT)) && r->signals.size() < signals_max)
+        r->signals.push_back({c.signal, c.to_all});
+    if (!given_up) e.signal({c.signal, c.to_all}, out);
 }
 
 void Guest::restore_here(const Entry& source, const GuestCommand& c, Outputs& out) {

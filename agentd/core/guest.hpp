@@ -197,7 +197,7 @@ class Guest {
     Status admit(const NodeName& from, GuestCommand& c, const Warrant& warrant,
                  guest::Outputs& out);
     void command_aside(const GuestCommand& c, guest::Outputs& out);
-    static void signal(const guest::Entry& e, const GuestCommand& c, guest::Outputs& out);
+    static void signal(guest::Entry& e, const GuestCommand& c, guest::Outputs& out);
     void restore_here(const guest::Entry& source, const GuestCommand& c, guest::Outputs& out);
     void kill(guest::Entry& e, guest::Outputs& out);
     void drop(guest::Entry& e, guest::Outputs& out);

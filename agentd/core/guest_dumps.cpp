@@ -183,9 +183,15 @@ void GuestDumps::make(Entry& e, Running& r, Outputs& out) {
     }
 }
 
+// CRIU has let the job go.
+void GuestDumps::let_go(const Entry& e, Running& r, Outputs& out) {
+    r.motion = motion::Steady{};
+    for (const state::Signal& signal : std::exchange(r.signals, {})) e.signal(signal, out);
+}
+
 // The wanted operation is impossible: the job goes on, and its home hears why.
 void GuestDumps::want_failed(Entry& e, Running& r, Trouble why, bool of_job, Outputs& out) {
-    r.motion = motion::Steady{};
+    let_go(e, r, out);
     e.roll_back_shipped(r, out);
     e.job.state = GuestState::running;
     if (r.want == Want::kill) return drive(e, out);
@@ -427,11 +433,12 @@ void GuestDumps::on_dump_held(Entry& e, const DumpHeld& x, Outputs& out) {
         return e.close(Ending::to_frozen, What::finish_dump, out);
     }
     if (aim == Aim::keep && r->want == Want::save) return save_is_made(e, *r, out);
-    if (aim == Aim::move && r->want == Want::ship) {
+    if (aim == Aim::move && r->want == Want::ship && r->signals.empty()) {
         e.ship(out);
         return x.fenced ? reports_.tell(e, out) : void();
     }
-    if (r->want == Want::ship) return undo(e, *r, out);  // that dump was made for something else
+    if (r->want == Want::ship)
+        return undo(e, *r, out);  // it was made for another, or before a signal
     drive(e, out);
 }
 
@@ -441,7 +448,7 @@ void GuestDumps::on_dump_failed(Entry& e, DumpFailed x, Outputs& out) {
         return;
     const bool given_up = r->want == Want::ready || r->want == Want::keep;
     if (!given_up) return want_failed(e, *r, std::move(x.why), x.of_job, out);
-    r->motion = motion::Steady{};  // something else is wanted by now
+    let_go(e, *r, out);  // something else is wanted by now
     e.roll_back_shipped(*r, out);
     e.job.state = GuestState::running;
     drive(e, out);
@@ -450,7 +457,7 @@ void GuestDumps::on_dump_failed(Entry& e, DumpFailed x, Outputs& out) {
 void GuestDumps::on_dump_undone(Entry& e, Outputs& out) {
     auto* r = e.in<Running>();
     if (!r || !r->in<motion::Undoing>()) return;
-    r->motion = motion::Steady{};
+    let_go(e, *r, out);
     e.job.state = GuestState::running;
     if (r->want != Want::run) {
         e.drop_checkpoint(out);

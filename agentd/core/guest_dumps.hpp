@@ -58,6 +58,7 @@ class GuestDumps {
 
   private:
     void want(guest::Entry& e, guest::Want want, guest::Outputs& out);
+    static void let_go(const guest::Entry& e, guest::state::Running& r, guest::Outputs& out);
     void want_failed(guest::Entry& e, guest::state::Running& r, Trouble why, bool of_job,
                      guest::Outputs& out);
     void drive_running(guest::Entry& e, guest::state::Running& r, guest::Outputs& out);

@@ -17,10 +17,7 @@ bool Entry::in_place() const {
 // ends it ends it at once. While an undo is under way an earlier order to go on is not carried out
 // yet, so the job takes signals already.
 bool Entry::takes_signals() const {
-    const auto* r = in<Running>();
-    const bool goes_on = r && r->in<motion::Undoing>() && r->want == Want::run;
-    return job.state == GuestState::running || job.state == GuestState::dump_ready || in_place() ||
-           goes_on;
+    return job.state == GuestState::running || job.state == GuestState::dump_ready || in_place();
 }
 
 bool Entry::stands() const {
@@ -74,6 +71,12 @@ Early* Entry::early() {
 
 void Entry::effect(What what, Outputs& out) const {
     out.push_back(Do{what, job.key, {}, {}, 0, false});
+}
+
+void Entry::signal(const state::Signal& signal, Outputs& out) const {
+    Do sent{What::signal, job.key, {}, {}, signal.number};
+    sent.to_all = signal.to_all;
+    out.push_back(std::move(sent));
 }
 
 // If the candidate is the job already, a transfer that fails later says nothing.

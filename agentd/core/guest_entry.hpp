@@ -98,6 +98,7 @@ struct Entry {
     Early* early();
 
     void effect(Do::What what, Outputs& out) const;
+    void signal(const state::Signal& signal, Outputs& out) const;
     // It exited or was killed.
     void end_as(GuestState how);
     // Begins to end its capsule; `ending` says what becomes of the record then.

@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "agentd/core/messages.hpp"
 #include "kernel/base/time.hpp"
@@ -116,6 +117,11 @@ struct Held {
 struct Filling {
     Early early;
 };
+// to_all: to each of its processes, not to its foreground process group alone.
+struct Signal {
+    int32_t number = 0;
+    bool to_all = false;
+};
 // The job runs here. A dump or its lease may have stopped it.
 struct Running {
     Want want = Want::run;
@@ -125,6 +131,8 @@ struct Running {
     bool retained = false;      // the candidate owns the job; this copy is kept in case it fails
     bool shipped_kept = false;  // `shipped` is, or will soon be, on disk
     MoveForecast forecast;      // what the last dump foretold
+    // They are sent to the job when CRIU has let it go. Bounded.
+    std::vector<Signal> signals;
     // the cut of a gang for which CRIU is ready, or for which the job is dumped; and its number
     Cut cut = Cut::none;
     Epoch cut_number;

@@ -32,15 +32,20 @@ def test_a_trap_of_term_runs_to_its_end_in_each_process_of_the_job(market, tmp_p
     assert market.job(job.id)["status"] == "finish"
 
 
-def test_one_that_is_stopped_is_woken_for_it(market, tmp_path):
+# A dump that is given up stops again who was stopped when it began. The cancel comes so many
+# milliseconds after the order to move.
+@pytest.mark.parametrize("moves", [None, 0, 10, 20, 40, 80])
+def test_one_that_is_stopped_is_woken_for_it(market, tmp_path, moves):
     job = begin(market, tmp_path, SAVES)
-    market.tool("marketctl", "--hold", "move", job.id, "n2")
     shells = [pid for *_, pids in market.capsules(job.id) for pid in pids
               if read_text(f"/proc/{pid}/comm") == "bash\n"]
     for pid in shells:
         os.kill(pid, signal.SIGSTOP)
     until("they are stopped", lambda: all("State:\tT" in read_text(f"/proc/{pid}/status")
                                           for pid in shells))
+    if moves is not None:
+        market.tool("marketctl", "--hold", "move", job.id, "n2")
+        time.sleep(moves / 1000)
     market.tool("marketctl", "cancel", job.id)
     assert job.wait() == 255
     assert read_text(tmp_path / "state") == "saved\n"

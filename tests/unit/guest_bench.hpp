@@ -2,6 +2,7 @@
 // Bench: a Guest machine that a test drives by hand. Its outputs can be read as a line of text.
 #pragma once
 
+#include <csignal>
 #include <vector>
 
 #include "agentd/core/guest.hpp"
@@ -18,14 +19,16 @@ struct Bench {
     Guest g;
     guest::Outputs out;
 
-    Bench& command(GuestVerb verb, uint64_t epoch = 1, uint64_t new_epoch = 2) {
+    Bench& command(GuestVerb verb, uint64_t epoch = 1, uint64_t new_epoch = 2,
+                   int32_t signal = SIGTERM) {
         GuestCommand c;
         c.id = job;
         c.epoch = {epoch};
         c.verb = verb;
         c.new_epoch = {new_epoch};
         c.dest = "n2";
-        c.signal = 15;
+        c.signal = signal;
+        c.to_all = true;
         out.clear();
         g.command("n1", c, out);
         return *this;
