@@ -275,7 +275,10 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
         pump.start();
         if (order == LiveOrder::pages_first)
             while (pump.step()) pump.faults();
-        ck_assert_int_eq(pump.sink.whole(), order == LiveOrder::pages_first || ranges->empty());
+        // A program that was awake when it was dumped may share all of its pages with a child:
+        // those are in the image, and what is left may have been asked for already.
+        ck_assert_int_eq(pump.sink.whole(), order == LiveOrder::pages_first ||
+                                                pump.sink.bytes_put() >= pump.source.bytes_total());
         ck_assert(next->client.restored().has_value());
         ck_assert(next->until([&] { return next->started; }));
         ck_assert(to.session.answer(true).has_value());
