@@ -195,11 +195,12 @@ def test_who_watches_a_directory_hears_when_notices_are_lost(market, tmp_path, w
     job = market.srun("-p", 50, "/usr/bin/python3", "-c", NOTICES, tmp_path, what,
                       stdin=subprocess.PIPE)
     job.printed(1)
-    market.tool("marketctl", "--hold", "freeze" if what == "comes" else "move", job.id,
-                *([] if what == "comes" else ["n2"]))
     if what == "comes":
+        market.tool("marketctl", "--hold", "freeze", job.id)
+        market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
         (tmp_path / "file").write_text("written while it is frozen")
-        market.tool("marketctl", "--hold", "thaw", job.id, "n2")
+    market.tool("marketctl", "--hold", "thaw" if what == "comes" else "move", job.id, "n2")
+    market.until_runs(job.id, "n2")
     job.process.stdin.write(b"\n")
     job.process.stdin.flush()
     assert job.wait() == 0, job.told
