@@ -78,7 +78,7 @@ pid_t getpid(void) {
         if (!can_seal()) _exit(1);
         take_personality(known = own);
         locks_of_process();
-        if ((pid_t)syscall(SYS_getppid) == criu) know_files(), make_files_again();
+        if ((pid_t)syscall(SYS_getppid) == criu) know_files(), know_notices(), make_files_again();
     }
     return own;
 }

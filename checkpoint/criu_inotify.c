@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -125,25 +126,71 @@ long syscall(long number, ...) {
 // -------------------------------------------------------------------------------------------------
 // changes since the dump
 
-static bool later(const struct stat* st, const struct souk_notified* then) {
+static struct souk_notified then;  // one of them, since all are of one dump
+static bool known;
+
+void know_notices(void) {
+    const int list = open_image(SOUK_NOTIFIED_NAME, O_RDONLY);
+    known = list >= 0 && syscall(SYS_read, list, &then, sizeof then) == sizeof then;
+    if (list >= 0) close(list);
+}
+
+// The inodes of what is watched and has changed. CRIU's processes find them, and its first process
+// tells of them when all is restored: CRIU reads and drops what waits in an inotify before that.
+enum { inodes_max = 500 };
+static struct {
+    unsigned count;  // with more than there is room for, all count as changed
+    unsigned long long inodes[inodes_max];
+} * others;
+
+__attribute__((constructor)) static void share_changed(void) {
+    if (getenv("SOUK_DUMP") != NULL) return;
+    void* const room =
+        mmap(NULL, sizeof *others, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (room != MAP_FAILED) others = room;
+}
+
+static void note_changed(ino_t inode) {
+    const unsigned at =
+        others == NULL ? 0 : __atomic_fetch_add(&others->count, 1, __ATOMIC_RELAXED);
+    if (others != NULL && at < inodes_max) others->inodes[at] = inode;
+}
+
+static bool has_changed(int inotify) {
+    if (others == NULL || others->count == 0) return false;
+    if (others->count > inodes_max) return true;
+    char path[40], line[256];
+    bool one = false;
+    unsigned long long inode;
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", inotify);
+    FILE* const watches = fopen(path, "re");
+    while (watches != NULL && !one && fgets(line, sizeof line, watches) != NULL) {
+        if (sscanf(line, "inotify wd:%*x ino:%llx", &inode) != 1) continue;
+        for (unsigned i = 0; i < others->count; ++i) one |= others->inodes[i] == inode;
+    }
+    if (watches != NULL) fclose(watches);
+    return one;
+}
+
+static bool later(const struct stat* st) {
     // The kernel's clock for files goes by its ticks.
     enum { tick_ns = 10 * 1000 * 1000 };
-    const int64_t since = (st->st_ctim.tv_sec - then->seen) * 1000 * 1000 * 1000 +
-                          st->st_ctim.tv_nsec - then->seen_ns;
+    const int64_t since =
+        (st->st_ctim.tv_sec - then.seen) * 1000 * 1000 * 1000 + st->st_ctim.tv_nsec - then.seen_ns;
     return since > -tick_ns;
 }
 
-static bool changed(const char* path, const struct souk_notified* then) {
+static bool changed(const char* path) {
     enum { looked_at_max = 10000 };  // with more it takes a change for granted
     struct stat st;
-    if (stat(path, &st) != 0 || later(&st, then)) return true;
+    if (stat(path, &st) != 0 || later(&st)) return true;
     DIR* const files = S_ISDIR(st.st_mode) ? opendir(path) : NULL;
     bool one = S_ISDIR(st.st_mode) && files == NULL;
     static int count;  // of all that its process watches
     for (struct dirent* f; files != NULL && !one && (f = readdir(files)) != NULL;)
         one = ++count > looked_at_max ||
               (syscall(SYS_newfstatat, dirfd(files), f->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-               strcmp(f->d_name, "..") != 0 && later(&st, then));
+               strcmp(f->d_name, "..") != 0 && later(&st));
     if (files != NULL) closedir(files);
     return one;
 }
@@ -169,7 +216,6 @@ static bool may_find(const char* link) {
 
 // CRIU makes a watch again, in the process that is to have it.
 int inotify_add_watch(int inotify, const char* path, uint32_t events) {
-    struct souk_notified then;
     if (must_be_users() && !may_find(path)) {
         refuse("a watch of its image is of a file that its user does not find");
         errno = EACCES;
@@ -177,15 +223,9 @@ int inotify_add_watch(int inotify, const char* path, uint32_t events) {
     }
     as_user();
     const int watch = (int)syscall(SYS_inotify_add_watch, inotify, path, events);
+    struct stat st;
+    if (watch >= 0 && known && stat(path, &st) == 0 && changed(path)) note_changed(st.st_ino);
     as_agent();
-    const int list = watch < 0 ? -1 : open_image(SOUK_NOTIFIED_NAME, O_RDONLY);
-    if (list < 0) return watch;
-    const bool known = syscall(SYS_read, list, &then, sizeof then) == sizeof then;
-    close(list);
-    as_user();
-    const bool lost = known && changed(path, &then);
-    as_agent();
-    if (lost) tell_lost(inotify);
     return watch;
 }
 
@@ -203,11 +243,12 @@ void tell_of_lost_notices(void) {
     const int list = open_image(SOUK_NOTIFIED_NAME, O_RDONLY);
     while (list >= 0 && syscall(SYS_read, list, &one, sizeof one) == sizeof one) {
         int* const more = realloc(told, (count + 1) * sizeof *told);
-        const int inotify = more == NULL || !one.waits ? -1 : file_of(one.pid, one.fd);
+        const int inotify = more == NULL ? -1 : file_of(one.pid, one.fd);
         if (more != NULL) told = more;
         if (inotify < 0) continue;
         // Several processes may have it open.
-        if (!is_one_of(inotify, told, count)) tell_lost(inotify);
+        const bool lost = one.waits || has_changed(inotify);
+        if (lost && !is_one_of(inotify, told, count)) tell_lost(inotify);
         told[count++] = inotify;
     }
     while (count > 0) close(told[--count]);

@@ -123,6 +123,8 @@ int shown_fdinfo(int directory, const char* path, int info);
 void watch_again(void);
 /* criu_inotify.c: before the first thread goes. */
 void tell_of_lost_notices(void);
+/* In a restore, before CRIU closes the image. */
+void know_notices(void);
 /* criu_cut_off.c: before the first thread goes, when nothing may fail any more. */
 void speak_to_others(void);
 /* ... that of a segment between these addresses of IPv4 or IPv6 (RFC 9293, 3.1). */
