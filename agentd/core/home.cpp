@@ -188,6 +188,13 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
     if (terms.cpus != job->terms.cpus && job->phase != JobPhase::waiting)
         return fail(CauseCode::not_possible,
                     "job " + id.text() + " has started: its CPUs cannot change");
+    // Its limit there is what it was ordered with, and its next one may be more.
+    if (terms.memory_mb > 0 && terms.memory_mb < job->terms.memory_mb &&
+        job->phase != JobPhase::waiting && job->phase != JobPhase::frozen)
+        return fail(CauseCode::not_possible,
+                    "job " + id.text() +
+                        " has started: its memory cannot shrink while it has a "
+                        "place");
     // The market has counted what it was ordered to begin with.
     if (terms.resources != job->terms.resources &&
         (job->phase != JobPhase::waiting || parts_->m.orders.pending(*job)))

@@ -45,6 +45,19 @@ void keep_ties(JobReport& r, const JobReport& before) {
     r.address = before.address;
 }
 
+void keep_size(JobReport& r, const JobReport& before) {
+    const auto has_room = [](const JobReport& report) {
+        const Relation is = relation_of(report);
+        return is.room_where || is.room_to;
+    };
+    const bool is_known = before.terms.max_price.micro > 0;
+    if (!is_known || !has_room(r)) return;
+    r.terms.resources = before.terms.resources;
+    r.terms.memory_mb = std::max(r.terms.memory_mb, before.terms.memory_mb);
+    // One that asked for more while the order was on its way may have begun with more at home.
+    r.terms.cpus = has_room(before) ? before.terms.cpus : std::max(r.terms.cpus, before.terms.cpus);
+}
+
 void ordered(Job& job, const Node& node) {
     auto& keys = job.ordered_to;
     const auto known = std::find(keys.begin(), keys.end(), node.key.n);

@@ -27,6 +27,10 @@ Status sound(const NodeName& node, const JobReport& report);
 // that goes on to hold.
 void keep_ties(JobReport& report, const JobReport& before);
 
+// A job that has a place holds what it was ordered there with, whatever its home says since: its
+// CPUs and named resources, and at least so much memory.
+void keep_size(JobReport& report, const JobReport& before);
+
 // The market has ordered it there. The newest few orders count: a home may carry one out late, or
 // take the job back to where it came from.
 void ordered(Job& job, const Node& node);

@@ -28,6 +28,7 @@ Status JobReports::take(const NodeName& node, const JobReport& report, Nanos now
     const Nanos ran = bill::run_time(job, now);
     JobReport before = std::exchange(job.record.report, report);
     claims::keep_ties(job.record.report, before);
+    claims::keep_size(job.record.report, before);
     if (!is_on_its_way(job) || report.epoch != before.epoch) job.sending.reset();
     if (job.record.report.uid != before.uid) {  // its home has forgotten it
         job.record.report.uid = before.uid;

@@ -117,10 +117,17 @@ bool UserFunds::pays(const MoneyOrder& o) {
 Status UserFunds::has_enough(const MoneyOrder& o) const {
     if (!pays(o) && o.kind != Receipt::Kind::payout) return {};
     const Money has = available(o);
-    if (o.amount <= has) return {};
-    return fail(CauseCode::not_possible, (pays(o) ? "the account of " + o.user : "node " + o.node) +
-                                             " has " + format_money(std::max(Money{}, has)) +
-                                             ", not " + format_money(o.amount));
+    if (o.amount > has)
+        return fail(CauseCode::not_possible,
+                    (pays(o) ? "the account of " + o.user : "node " + o.node) + " has " +
+                        format_money(std::max(Money{}, has)) + ", not " + format_money(o.amount));
+    // An allowance that ends in its time would go on in another's account.
+    const bool leaves = o.kind == Receipt::Kind::transfer;
+    const Money ends = leaves ? ledger_.left_of_grant(o.uid) : Money{};
+    if (ends.micro == 0 || o.amount <= has - ends) return {};
+    return fail(CauseCode::not_possible, format_money(ends) + " in the account of " + o.user +
+                                             " is of an allowance that expires: it goes to nobody "
+                                             "else");
 }
 
 Receipt UserFunds::receipt_of(const MoneyOrder& o, uint32_t uid, Nanos now) const {

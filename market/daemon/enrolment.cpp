@@ -201,6 +201,15 @@ bool Enrolment::may_name(const std::string& key, uint32_t uid, const std::string
     return !home.scope.empty() || home.users.empty();
 }
 
+bool Enrolment::is_of_another(const std::string& key, uint32_t uid, const std::string& name) const {
+    const auto home = members_.find(key);
+    if (home == members_.end()) return false;
+    const auto its = vouched().realms.find(home->second.scope);
+    if (its == vouched().realms.end()) return false;
+    const auto number = its->second.numbers.find(name);
+    return number != its->second.numbers.end() && number->second != uid;
+}
+
 // A name and a number are each other's in a realm, by all tokens that are good or were used.
 Status Enrolment::names_fit(const std::string& realm, const trust::VouchedUsers& users) const {
     const auto fits = [&](const std::string& name, uint32_t uid) -> Status {

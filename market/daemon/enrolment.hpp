@@ -42,6 +42,8 @@ class Enrolment {
     // that number's, and its number has no other, whoever says it. Other names are for the homes
     // of a realm to say, in the market's own realm for those that speak for all of it.
     bool may_name(const std::string& key, uint32_t uid, const std::string& name) const;
+    // A token gives that name another number, in the realm of that home.
+    bool is_of_another(const std::string& key, uint32_t uid, const std::string& name) const;
 
     // A verb of root's (tools/common/replies.md) and its answer in JSON; `takes` says which.
     static bool takes(const std::string& verb);

@@ -205,6 +205,7 @@ Result<std::string> newest(Query& q, const Market& market, const FinishedJobs& f
             place.after = key(*some[i]);
         }
         const bool more = part.full() || wanted < some.size();
+        if (more && !place.after) return part.end({}, next);  // none was asked for
         if (more)
             return part.end(
                 "live " + std::to_string(place.after->first.ns) + " " + place.after->second.text(),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/ledger_replies.hpp"
 
+#include <algorithm>
+
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/setting.hpp"
@@ -164,7 +166,7 @@ Result<std::string> receipts_reply(const Market& market, const ReceiptBook& book
     w.begin_array();
     for (const auto& entry : page.entries) write_receipt(w, entry);
     w.end_array();
-    left -= page.entries.size();
+    left -= std::min<uint64_t>(left, page.entries.size());
     if (page.before && left > 0) next = std::to_string(*page.before) + "/" + std::to_string(left);
     return w.take();
 }

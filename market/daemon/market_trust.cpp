@@ -203,7 +203,10 @@ std::string MarketTrust::why_no_job(const Connection& c, uint32_t uid) const {
                          : ", which speaks for users " + users;
 }
 
-bool MarketTrust::may_vouch(uint64_t number, const Connection& c, const JobReport& report) {
+bool MarketTrust::may_vouch(uint64_t number, const Connection& c, JobReport& report) {
+    const trust::Peer* const peer = tls_ ? c.channel->peer() : nullptr;
+    if (peer && enrolment_ && enrolment_->is_of_another(peer->key, report.uid, report.user))
+        report.user = std::to_string(report.uid);
     const std::string no = why_no_job(c, report.uid);
     if (no.empty()) return true;
     // A job that was let in goes on to its end, also if a token has named its user's number since.

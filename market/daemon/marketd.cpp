@@ -209,8 +209,8 @@ Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f)
         wake();
         return {};
     }
-    TRY_ASSIGN(const ToMarket message, wire::unpack_to_market(f.type, f.body));
-    if (const auto* job = std::get_if<JobReport>(&message)) {
+    TRY_ASSIGN(ToMarket message, wire::unpack_to_market(f.type, f.body));
+    if (auto* const job = std::get_if<JobReport>(&message)) {
         if (!trust_.may_vouch(number, c, *job)) return {};
         // A job whose record is set aside would be a new job, and pay once more.
         if (records_.state().is_aside(kind_job, job->id.text())) return {};

@@ -186,7 +186,7 @@ Result<std::string> statement_reply(const Market& market, const ReceiptBook& boo
         write_entry(w, entry.receipt, *filter.holder, amount, mark.balance);
         mark.balance -= amount;
     }
-    mark.left -= page.entries.size();
+    mark.left -= std::min<uint64_t>(mark.left, page.entries.size());
     if (page.before && mark.left > 0) {
         mark.before = *page.before;
         next = mark.text();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/user_replies.hpp"
 
+#include <iterator>
+#include <set>
+
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/setting.hpp"
@@ -107,14 +110,23 @@ Result<uint32_t> user_of(const Market& market, const std::string& who) {
     if (const auto uid = whole_number<uint32_t>(who)) return *uid;
     for (const auto& [number, user] : market.users())
         if (market::is_project(number) && user.record.name == who) return number;
+    // Homes say names, and one may call its user by another's.
+    std::set<uint32_t> numbers;
     for (const auto& [holder, record] : market.ledger().accounts())
-        if (holder.kind == Holder::Kind::user && record.name == who) return holder.uid;
+        if (holder.kind == Holder::Kind::user && record.name == who) numbers.insert(holder.uid);
     for (const auto& [number, user] : market.users())
-        if (user.record.name == who) return number;
+        if (user.record.name == who) numbers.insert(number);
     for (const auto& [id, job] : market.jobs())
-        if (job.record.report.user == who) return job.record.report.uid;
-    return fail(CauseCode::not_found,
-                "no such user: " + who + " (one who never had a job here is named by number)");
+        if (job.record.report.user == who) numbers.insert(job.record.report.uid);
+    if (numbers.empty())
+        return fail(CauseCode::not_found,
+                    "no such user: " + who + " (one who never had a job here is named by number)");
+    if (numbers.size() > 1)
+        return fail(CauseCode::not_possible, "several users are called " + who + ", for example " +
+                                                 std::to_string(*numbers.begin()) + " and " +
+                                                 std::to_string(*std::next(numbers.begin())) +
+                                                 ": name one by number");
+    return *numbers.begin();
 }
 
 Result<std::string> users_reply(const Market& market, const std::string& who, uint32_t uid,

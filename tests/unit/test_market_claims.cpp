@@ -131,6 +131,38 @@ START_TEST(an_order_that_came_to_nothing_backs_no_claim) {
 }
 END_TEST
 
+// The guest there has the limits of its ticket.
+START_TEST(a_home_cannot_shrink_a_job_that_has_a_place) {
+    World w;
+    w.add_node("n1", 100, 1, 8);
+    w.connect("evil");
+    w.connect("good");
+    const JobId a = w.submit("evil", 20, Nanos::never(), 8, 400);
+    w.run_for(s(5));
+    ck_assert_text(w.where(a), "n1");
+    JobTerms& said = w.jobs[a].report.terms;
+    said.cpus = 1;
+    said.memory_mb = 1;
+    w.tell(w.jobs[a]);
+    w.run_for(s(5));
+    const Node& n1 = *w.market->find_node("n1");
+    ck_assert_int_eq(n1.used_cpus, 8);
+    ck_assert_int_eq(n1.used_mb, 400);
+    const JobId b = w.submit("good", 5, Nanos::never(), 7, 100);
+    w.run_for(s(5));
+    ck_assert(w.phase(b) == JobPhase::waiting);
+    // It may want more at its next place.
+    said.memory_mb = 500;
+    w.tell(w.jobs[a]);
+    ck_assert_int_eq(n1.used_mb, 500);
+    // When it has none, it is what its home says.
+    w.jobs[a].report.phase = JobPhase::frozen;
+    said.memory_mb = 10;
+    w.tell(w.jobs[a]);
+    ck_assert_int_eq(w.market->find(a)->record.report.terms.memory_mb, 10);
+}
+END_TEST
+
 // Its records are gone: homes and nodes know what runs where.
 static World market_without_records(JobId& a, JobId& b) {
     World w;
@@ -464,6 +496,7 @@ START_TEST(hours_that_end_before_they_begin_are_refused_and_those_of_a_record_ar
 END_TEST
 
 UNIT_SUITE(market_claims, jobs_that_stand_where_nobody_ordered_them_take_no_room,
+           a_home_cannot_shrink_a_job_that_has_a_place,
            a_job_goes_from_an_ordered_place_to_no_other_by_its_homes_word,
            an_order_that_came_to_nothing_backs_no_claim,
            a_market_without_records_believes_a_home_and_a_node_together,

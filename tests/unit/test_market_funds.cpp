@@ -261,6 +261,27 @@ START_TEST(an_allowance_comes_once_in_its_time_and_what_is_left_of_it_goes_back_
 }
 END_TEST
 
+START_TEST(what_is_left_of_an_allowance_that_expires_goes_to_nobody_else) {
+    Books w;
+    ck_assert(w.gives(Kind::deposit, ann, 5).has_value());
+    UserLimits l;
+    l.allowance = Money::units(3);
+    l.every = Every::day;
+    l.expires = true;
+    w.limit(l);
+    w.run_for(s(10));
+    ck_assert_int_eq(w.units(of_ann), 8);
+    ck_assert(!w.gives(Kind::transfer, ann, 6, bob));
+    ck_assert(w.gives(Kind::transfer, ann, 5, bob).has_value());
+    ck_assert(!w.gives(Kind::transfer, ann, 1, bob));
+    // One that stays is its user's own.
+    l.expires = false;
+    w.limit(l);
+    w.run_for(Nanos{day_ns});
+    ck_assert(w.gives(Kind::transfer, ann, 3, bob).has_value());
+}
+END_TEST
+
 START_TEST(who_waits_for_an_allowance_goes_on_when_it_comes) {
     Books w;
     UserLimits l;
@@ -351,5 +372,6 @@ UNIT_SUITE(
     no_account_comes_near_to_what_a_number_holds,
     what_a_provider_has_earned_is_paid_out_once_to_spend_or_out_of_the_market,
     an_allowance_comes_once_in_its_time_and_what_is_left_of_it_goes_back_if_it_expires,
+    what_is_left_of_an_allowance_that_expires_goes_to_nobody_else,
     who_waits_for_an_allowance_goes_on_when_it_comes,
     weeks_begin_on_monday_and_months_on_their_first_day);
