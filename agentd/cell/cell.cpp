@@ -303,6 +303,7 @@ void Cell::drop_image() {
     if (const Status kept = image_.drop(has_job_ && !filling()); !kept)
         log_.warning("an image that was refused is removed, and not kept to be looked at",
                      kept.error());
+    if (has_job_ && !dumping()) groups_.memory_is_free();
 }
 
 void Cell::make_place() {
@@ -458,7 +459,7 @@ void Cell::criu_failed(const Trouble& why, bool of_job, bool image_refused) {
     (void)lease_.let_run();
     if (of_restore) return tell(guest::RestoreFailed{why, image_refused});
     if (of_dump) lease_.at_dump(false);
-    if (of_dump) groups_.limit_cpus(true);
+    if (of_dump) groups_.dump_ends();
     if (of_dump) dump_.mend_connections();
     if (has_job_) network_.open();  // a destination that has failed stays shut
     drop_image();
@@ -541,7 +542,7 @@ void Cell::dump_is_undone() {
     close_criu();
     helpers_leave();
     lease_.at_dump(false);
-    groups_.limit_cpus(true);
+    groups_.dump_ends();
     if (!course.take_image()) drop_image();
     if (course.again()) return ready_criu(image_.on_disk(), course.for_checkpoint());
     if (why.empty()) return tell(guest::DumpUndone{});

@@ -111,12 +111,16 @@ bool CellGroups::set_limits() {
             most = std::max(most, held);
         }
         TRY(capsule_->set_memory_max(most));
-        return site_.swap_mb < 0 ? Status{} : capsule_->set_swap_max(site_.swap_mb << 20, most);
+        return limit_swap(most);
     };
     const Status done = set();
     if (!done) warn("a job is not limited", done.error());
     limit_cpus(true);
     return done.has_value();
+}
+
+Status CellGroups::limit_swap(int64_t memory_max) const {
+    return site_.swap_mb < 0 ? Status{} : capsule_->set_swap_max(site_.swap_mb << 20, memory_max);
 }
 
 // While the job is dumped its CPUs are not limited: CRIU's work in its processes would wait for the
@@ -127,10 +131,43 @@ void CellGroups::limit_cpus(bool on) {
     write_cpus_max(on);
 }
 
+void CellGroups::dump_begins() {
+    limit_cpus(false);
+    if (!use().memory || !capsule_) return;
+    const auto lift = [&]() -> Status {
+        TRY_ASSIGN(const int64_t held, capsule_->memory_bytes());
+        const int64_t most = std::max(job_.memory_mb << 20, held) + held;
+        TRY(limit_swap(most));  // on v1 it bounds both, and the other may not be more
+        return capsule_->set_memory_max(most);
+    };
+    memory_lifted_ = true;
+    if (const Status lifted = lift(); !lifted)
+        warn("a job may have too little memory for its dump", lifted.error());
+}
+
+void CellGroups::dump_ends() {
+    limit_cpus(true);
+    memory_is_free();
+}
+
+// As long as the image is in memory the limit stays: a lower one would have a process killed.
+void CellGroups::memory_is_free() {
+    if (!memory_lifted_ || !use().memory || !capsule_) return;
+    const auto lower = [&]() -> Status {
+        const int64_t most = job_.memory_mb << 20;
+        TRY_ASSIGN(const bool fits, capsule_->lower_memory_max(most));
+        memory_lifted_ = !fits;
+        return fits ? limit_swap(most) : Status{};
+    };
+    if (const Status lowered = lower(); !lowered) warn("a job is not limited", lowered.error());
+}
+
 // A group that nobody had before this capsule has no peak but the job's.
 void CellGroups::found_running(bool runs) {
     cpus_limited_ = runs;
     count_memory(runs);
+    memory_lifted_ = true;  // the daemon before this one may have been about to dump it
+    if (runs) memory_is_free();
     if (runs && used_.ns == 0 && !job_.from_image) peak_before_ = 0;
 }
 

@@ -56,8 +56,12 @@ class CellGroups final : public JobGroup {
     bool set_limits();
     // The job begins in groups that hold no more than they should.
     void job_begins() const { site_.groups->job_begins(name_); }
-    // Limits its CPUs, but for the time of a dump.
-    void limit_cpus(bool on);
+    // For the time of a dump its CPUs are not limited, and the capsule may hold twice what it
+    // holds: souk-init, which is in it, copies the job's own file systems of memory into the image.
+    void dump_begins();
+    void dump_ends();
+    // An image of the job is gone, so its limit of memory may hold again.
+    void memory_is_free();
     // The bound of the CPUs of all guests is being set: off, this one has none of its own.
     void node_bound(bool on);
     // The job was found running, so its CPUs are limited.
@@ -76,7 +80,9 @@ class CellGroups final : public JobGroup {
     CgroupUse use() const;
     void use_groups(CapsuleGroup groups);
     bool limits_cpus() const { return site_.limits.cpu && job_.cpus < site_.cpus; }
+    void limit_cpus(bool on);
     void write_cpus_max(bool on);
+    Status limit_swap(int64_t memory_max) const;
     void count_memory(bool on);
     void warn(const char* what, const Error& why) const;
 
@@ -86,6 +92,7 @@ class CellGroups final : public JobGroup {
     std::string name_;
     Nanos used_;
     bool cpus_limited_ = false;  // by its own group, or it is to be
+    bool memory_lifted_ = false;
     // The kernel's peak of the group when the job alone began to use it; below 0: CRIU uses it now.
     int64_t peak_before_ = -1;
     int64_t peak_ = 0;

@@ -178,7 +178,7 @@ void DumpJob::connections_are_settled(size_t unaccepted) {
     if (unaccepted > 0 && at_a_cut && of_gang && ++unaccepted_ < unaccepted_max)
         return owner_.criu_failed("connections to it are not accepted by its program yet");
     unaccepted_ = 0;
-    p_.groups.limit_cpus(false);
+    p_.groups.dump_begins();
     DumpOptions options;
     options.root = p_.root.inside();
     options.terminal = p_.root.terminal();

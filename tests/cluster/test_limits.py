@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from conftest import mount_points, read_text, until
-from test_checkpoints import configured
+from test_checkpoints import checkpoint, configured
 
 EATER = """
 import sys
@@ -159,3 +159,42 @@ with open(mount + path + "/cgroup.max.depth", "w") as f:
     f.write("3")
 """)
     assert groups_of("") != changed
+
+
+SHARER = """
+import sys
+from multiprocessing import shared_memory
+held = shared_memory.SharedMemory(create=True, size=40 << 20)
+for at in range(0, 40 << 20, 4096): held.buf[at] = at >> 12 & 255
+for line in sys.stdin:
+    print(all(held.buf[at] == at >> 12 & 255 for at in range(0, 40 << 20, 4096)), flush=True)
+held.close(), held.unlink()
+"""
+
+
+@pytest.mark.parametrize("way", ["moved", "frozen", "checkpointed"])
+def test_a_job_with_much_in_its_own_dev_shm_is_not_killed_for_its_copy(market, way):
+    options = ["--checkpoint-every", "1s"] if way == "checkpointed" else []
+    job = market.srun("-m", 64, "-p", 50, *options, "/usr/bin/python3", "-c", SHARER,
+                      stdin=subprocess.PIPE)
+
+    def ask(answers):
+        job.process.stdin.write(b"\n")
+        job.process.stdin.flush()
+        job.printed(answers)
+    ask(1)
+    memory = ("memory.max", "memory.limit_in_bytes")
+    if limit_of(market, job.id, *memory) is None:
+        pytest.skip("no memory controller")
+    if way == "moved":
+        move(market, job.id)
+    elif way == "frozen":
+        market.tool("marketctl", "--hold", "--wait", "60s", "freeze", job.id)
+        market.tool("marketctl", "--hold", "--wait", "60s", "thaw", job.id, "n1")
+    else:
+        checkpoint(market, job)
+    ask(2)
+    until("its limit", lambda: int(limit_of(market, job.id, *memory)) == 64 << 20)
+    job.process.stdin.close()
+    assert job.wait() == 0, job.told
+    assert bytes(job.out).decode().split() == ["True"] * 2
