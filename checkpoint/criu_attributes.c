@@ -116,7 +116,7 @@ static void set_of_thread(pid_t thread, const struct souk_attributes* a) {
 }
 
 static void set_of_process(const struct souk_attributes* a) {
-    each_thread(a->pid, set_of_thread, a);
+    set_of_thread(a->pid, a);
     if (a->has_core_filter) write_text(a->pid, "coredump_filter", "0x%lx", a->core_filter);
     const struct rlimit limit = {a->cpu_soft, a->cpu_hard};
     if (a->cpu_soft != 0) prlimit(a->pid, RLIMIT_CPU, &limit, NULL);

@@ -14,6 +14,11 @@
 //   the job goes on here, unless a signal with a handler waits for the thread. So do those with a
 //   span, or of a socket with a time limit (criu_waits.c).
 //
+// A process that its terminal has stopped for reading or writing (SIGTTIN, SIGTTOU) CRIU does not
+// dump (compel/src/lib/infect.c, compel_wait_task), though it would carry any signal that stops. So
+// it is told of SIGSTOP at first, and of the signal itself when it asks for what the image is to
+// say. That process is stopped by the same signal again, here and elsewhere.
+//
 // A CRIU that restores lets go of one thread after another (criu/cr-restore.c,
 // finalize_restore_detach). What it has let go of runs, and may end what it has not let go of yet:
 // the other threads of a process that exits. To CRIU that is a restore that has failed, and it
@@ -21,6 +26,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -118,6 +124,41 @@ static long write_back(pid_t pid, struct iovec* registers) {
 }
 #endif
 
+struct stopped {
+    pid_t process;
+    int signal;
+    bool may_be_told;  // CRIU has let it go once (skip_sigstop), and asks again
+};
+static struct stopped* by_terminal;
+static size_t by_terminal_count;
+
+static struct stopped* stopped_by_terminal(pid_t process) {
+    for (size_t i = 0; i < by_terminal_count; ++i)
+        if (by_terminal[i].process == process) return &by_terminal[i];
+    return NULL;
+}
+
+// CRIU is told the truth if there is no memory to note it, and refuses.
+static void after_stop(pid_t process, siginfo_t* info) {
+    const bool reads_or_writes = info->si_signo == SIGTTIN || info->si_signo == SIGTTOU;
+    if (!reads_or_writes || info->si_code >> 8 != PTRACE_EVENT_STOP) return;
+    struct stopped* known = stopped_by_terminal(process);
+    if (known != NULL && known->may_be_told) return;
+    if (known == NULL) {
+        struct stopped* const more = realloc(by_terminal, (by_terminal_count + 1) * sizeof *more);
+        if (more == NULL) return;
+        by_terminal = more;
+        known = &more[by_terminal_count++];
+    }
+    *known = (struct stopped){process, info->si_signo, false};
+    info->si_signo = SIGSTOP;
+}
+
+int kill(pid_t process, int signal) {
+    const struct stopped* const known = signal == SIGSTOP ? stopped_by_terminal(process) : NULL;
+    return (int)syscall(SYS_kill, process, known != NULL ? known->signal : signal);
+}
+
 long ptrace(enum __ptrace_request request, ...) {
     va_list rest;
     va_start(rest, request);
@@ -142,6 +183,10 @@ long ptrace(enum __ptrace_request request, ...) {
     if (done < 0 && request == PTRACE_DETACH && errno == ESRCH && !getenv("SOUK_DUMP")) return 0;
     if (done < 0) return done;
     if (registers && request == PTRACE_GETREGSET) after_read(pid, data);
+    if (request == PTRACE_GETSIGINFO && dumps()) after_stop(pid, data);
+    struct stopped* const stopped =
+        request == PTRACE_CONT && data == NULL ? stopped_by_terminal(pid) : NULL;
+    if (stopped != NULL) stopped->may_be_told = true;
     if (!peeks) return done;
     errno = 0;
     return word;

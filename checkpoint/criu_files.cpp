@@ -89,6 +89,7 @@ CauseCode criu_cause(std::string_view lines) {
         {"increase limit", CauseCode::deleted_file_too_large},
         {"half of stream unix connection", CauseCode::socket_to_outside},
         {"External socket is used", CauseCode::socket_to_outside},
+        {" without peer ", CauseCode::socket_to_outside},
         {"Connected TCP socket", CauseCode::connection_open},
         {" of that type [", CauseCode::file_unsupported},
         {"Can't lookup mount=", CauseCode::file_mount_unknown},
@@ -129,9 +130,25 @@ std::string criu_other_file(std::string_view lines) {
 std::string criu_refusal(std::string_view lines) {
     constexpr std::string_view before = "Error (souk): ";  // criu_user.c, refuse
     const size_t from = lines.find(before);
-    if (from == lines.npos) return {};
-    const std::string_view line = lines.substr(from + before.size());
-    return std::string(line.substr(0, std::min(line.find('\n'), line.find("; Error "))));
+    if (from != lines.npos) {
+        const std::string_view line = lines.substr(from + before.size());
+        return std::string(line.substr(0, std::min(line.find('\n'), line.find("; Error "))));
+    }
+    struct Line {
+        std::string_view words, meaning;
+    };
+    static constexpr Line known[] = {
+        {"Can't make FS id",
+         "a process of it has one and the same working directory and umask as another (CLONE_FS)"},
+        {"Can't make FILES id",
+         "a process of it has the same descriptors as another (CLONE_FILES)"},
+        {"Can't make VM id", "a process of it has the same memory as another (CLONE_VM)"},
+        {"ctty inheritance detected", "a process of it has the terminal of another session"},
+        {"File name too long", "a path of a file that it has open is longer than 4096 bytes"},
+    };
+    for (const Line& line : known)
+        if (lines.find(line.words) != lines.npos) return std::string(line.meaning);
+    return {};
 }
 
 bool criu_trouble_passes(std::string_view error) {

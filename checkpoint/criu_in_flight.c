@@ -4,6 +4,10 @@
 //
 // - A socket that wants to know who has sent (SO_PASSCRED) tells it with each message. CRIU takes
 //   no such message.
+// - An empty message CRIU takes for the end of all that waits (criu/sk-queue.c). The kernel shows
+//   it to who peeks once only (net/core/datagram.c), so a mark stays in the capsule's /run for as
+//   long as the socket has anything to be read.
+// - A datagram has its sender's name. CRIU sends it again from a socket without one.
 // - Descriptors on their way (SCM_RIGHTS) CRIU sends again from one process. It chooses that one
 //   before it has settled who makes the two ends of a pair (criu/cr-restore.c, prepare_scms and
 //   run_post_prepare). If these are two processes, others than the job's files would be sent, or
@@ -16,6 +20,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +29,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "checkpoint/criu_user.h"
@@ -95,15 +101,53 @@ static bool has(struct msghdr* message, int type) {
     return false;
 }
 
+// An end of the queue that is not one by shutdown(2) is an empty message.
+static bool hides_empty(int fd, int type, ssize_t n) {
+    char path[48];
+    struct stat st;
+    struct pollfd look = {.fd = fd, .events = POLLIN | POLLRDHUP};
+    if (type == SOCK_STREAM || fstat(fd, &st) != 0) return false;
+    const bool waits = poll(&look, 1, 0) == 1 && (look.revents & POLLIN) != 0;
+    const bool empty = n == 0 && waits && (look.revents & POLLRDHUP) == 0;
+    snprintf(path, sizeof path, "/run/souk.empty.%lu", (unsigned long)st.st_ino);
+    if (!waits) unlink(path);
+    if (empty) {
+        const int mark = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        if (mark >= 0) close(mark);
+    }
+    return empty || (waits && access(path, F_OK) == 0);
+}
+
+static bool names_sender(int fd, int type, const struct msghdr* message) {
+    struct sockaddr_un of;
+    socklen_t size = sizeof of;
+    return type == SOCK_DGRAM && message->msg_namelen > sizeof(sa_family_t) &&
+           getpeername(fd, (struct sockaddr*)&of, &size) != 0;
+}
+
 // CRIU peeks at what waits in a socket (criu/sk-queue.c), as nobody else here does.
 ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
-    int family = 0;
+    int family = 0, type = 0;
     socklen_t size = sizeof family;
+    struct sockaddr_un sender;
+    const bool dumps = (flags & MSG_PEEK) != 0 && getenv("SOUK_DUMP") != NULL &&
+                       getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 &&
+                       family == AF_UNIX && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
+    if (!dumps) return syscall(SYS_recvmsg, fd, message, flags);
+    const bool asks_name = message->msg_name == NULL;
+    if (asks_name) message->msg_name = &sender, message->msg_namelen = sizeof sender;
     const ssize_t n = syscall(SYS_recvmsg, fd, message, flags);
-    if (n < 0 || (flags & MSG_PEEK) == 0 || getenv("SOUK_DUMP") == NULL ||
-        getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0 || family != AF_UNIX)
+    const int code = errno;
+    const bool named = n >= 0 && names_sender(fd, type, message);
+    if (asks_name) message->msg_name = NULL, message->msg_namelen = 0;
+    if (hides_empty(fd, type, n)) {
+        refuse_of("an empty message waits in a socket", "when it has been read");
+    } else if (named) {
+        refuse_of("a datagram of a sender with a name waits in a socket", "when it has been read");
+    } else if (n < 0) {
+        errno = code;
         return n;
-    if (has(message, SCM_CREDENTIALS)) {
+    } else if (has(message, SCM_CREDENTIALS)) {
         refuse_of("a message that names its sender waits in a socket", "when it has been read");
     } else if (has(message, SCM_RIGHTS) && is_made_by_two(fd)) {
         refuse_of("a descriptor is on its way between two processes in a socket",

@@ -98,6 +98,10 @@ bool make_semaphore(int fd, long flags, int* done);
 long told_flags(int fd, long flags);
 /* criu_landlock.c. False: one is not, and that was told. */
 bool is_free_of_landlock(const pid_t* threads, size_t count);
+/* criu_fifos.c. False: a job that is frozen to disk has one, and that was told. */
+bool has_no_fifo_of_others(const pid_t* processes, size_t count);
+/* criu_shared.c. False: a thread shares less than CRIU knows, and that was told. */
+bool shares_as_usual(const pid_t* threads, size_t count);
 /* ... with these bytes in its memory, to which argument `at` points; whether it has a place for
  * calls: if not, they say -ENOSYS. */
 long call_with(pid_t thread, const long words[7], int at, const void* bytes, size_t size);

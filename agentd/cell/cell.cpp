@@ -213,7 +213,8 @@ void Cell::job_held(const CapsuleClient::Event& e) {
 
 void Cell::helpers_ready(const CapsuleClient::Event& e) {
     // souk-init has found what cannot move.
-    if (e.value == EOPNOTSUPP) return criu_failed(e.bytes);
+    if (e.value == EOPNOTSUPP)
+        return criu_failed(because(CauseCode::dump_refused, {{"text", e.bytes}}), true);
     if (e.value != 0) return criu_failed("make way for CRIU in its capsule: " + e.trouble());
     helpers_in_ = true;
     begin_criu();

@@ -128,6 +128,14 @@ Result<uint64_t> CellImage::seal_files(Manifest manifest, const ImageFile* pages
     return manifest.bytes();
 }
 
+Status CellImage::unseal() const {
+    const std::string name = key_.text();
+    if (::unlinkat(fd_.get(), manifest_name, 0) != 0 ||
+        ::renameat(parent(), name.c_str(), parent(), (name + ".part").c_str()) != 0)
+        return fail_errno("unseal an image", errno);
+    return {};
+}
+
 Status CellImage::add(const std::string& name, std::string_view bytes) {
     TRY_ASSIGN(const Fd whole, open_whole());
     TRY_ASSIGN(Manifest manifest, read_manifest(whole.get()));

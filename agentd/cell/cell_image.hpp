@@ -72,6 +72,8 @@ class CellImage {
     // Reads through the files that are there, and seals them; `pages` is known already, or null.
     // Returns their bytes.
     Result<uint64_t> seal_files(Manifest manifest, const ImageFile* pages);
+    // Takes the word back that it is whole, of one in memory: it is about to be sent.
+    Status unseal() const;
     // A small file more of the one that is whole: on the disk, and in the manifest, when this
     // returns.
     Status add(const std::string& name, std::string_view bytes);

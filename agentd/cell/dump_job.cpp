@@ -188,6 +188,9 @@ void DumpJob::connections_are_settled(size_t unaccepted) {
     if (p_.image.on_disk() || course_.for_checkpoint())
         if (auto asked = create_file(p_.image.fd(), SOUK_KEPT_FILES_NAME, ""); !asked)
             return owner_.criu_failed(asked.error());
+    if (p_.image.on_disk() && !course_.for_checkpoint())
+        if (auto asked = create_file(p_.image.fd(), SOUK_TO_DISK_NAME, ""); !asked)
+            return owner_.criu_failed(asked.error());
     // A segment that a connection sends after CRIU has read the clocks would be later than those
     // that it sends when it goes on, and TCP drops a segment that is older than it should be (PAWS,
     // RFC 7323).
@@ -257,8 +260,11 @@ void DumpJob::drained(const CapsuleClient::Event& e) {
 }
 
 void DumpJob::is_flushed() {
+    // A job with locks ends before its copy is restored, as in a freeze.
     if (!course_.for_checkpoint())
-        return p_.image.on_disk() ? write_image() : complete(course_.live(), p_.image.bytes());
+        return p_.image.on_disk()               ? write_image()
+               : image_has_locks(p_.image.fd()) ? finish_image(nullptr)
+                                                : complete(course_.live(), p_.image.bytes());
     const bool snapshot = p_.job.spec.files_snapshot && p_.job.spec.files == FilesMode::home;
     snapshot ? take_snapshot() : write_image();
 }
@@ -289,8 +295,8 @@ void DumpJob::write_image() {
                    : finish_image(nullptr);  // CRIU has written all
 }
 
-// On its way to another node an image gets its digests while it is sent. An image that stays is
-// sealed here and now.
+// On its way to another node an image gets its digests while it is sent. An image that stays, or
+// is tried, is sealed here and now.
 void DumpJob::finish_image(const ImageFile* pages) {
     const auto bytes = p_.image.seal_files(owner_.needs(), pages);
     if (!bytes) return fail(bytes.error());
@@ -318,18 +324,22 @@ Status DumpJob::can_try() const {
 // The trial comes before the processes end. A trial that cannot be made does not keep the job from
 // being frozen: it says nothing against the image.
 void DumpJob::try_thaw(uint64_t bytes) {
-    if (course_.for_checkpoint() || !p_.image.on_disk()) return complete(false, bytes);
-    const auto not_tried = [this, bytes](const Error& why) {
-        p_.log.info("it is frozen without a trial of its thaw", {{"WHY", why}});
+    if (course_.for_checkpoint()) return complete(false, bytes);
+    const auto go = [this, bytes] {
+        if (const auto open = p_.image.on_disk() ? Status{} : p_.image.unseal(); !open)
+            return fail(open.error());
         complete(false, bytes);
     };
+    const auto not_tried = [this, go](const Error& why) {
+        p_.log.info("it is frozen without a trial of its thaw", {{"WHY", why}});
+        go();
+    };
     if (auto can = can_try(); !can) return not_tried(can.error());
-    owner_.try_thaw(trial_,
-                    [this, not_tried, bytes](ThawTrial::Outcome outcome, const Trouble& why) {
-                        if (outcome == ThawTrial::Outcome::thaws) return complete(false, bytes);
-                        if (outcome == ThawTrial::Outcome::not_known) return not_tried({0, why});
-                        fail(why.within("it could not thaw: "), true);
-                    });
+    owner_.try_thaw(trial_, [this, not_tried, go](ThawTrial::Outcome outcome, const Trouble& why) {
+        if (outcome == ThawTrial::Outcome::thaws) return go();
+        if (outcome == ThawTrial::Outcome::not_known) return not_tried({0, why});
+        fail(why.within("it could not thaw: "), true);
+    });
 }
 
 void DumpJob::complete(bool pages_stay, uint64_t bytes) {

@@ -125,12 +125,13 @@ void RestoreJob::image_is_read(const Result<ImageFacts>& facts) {
 }
 
 // While souk-init takes in what waits at the job's stdio, CRIU may begin: it needs only the names
-// of the ends, unless a step of souk-init comes before it: filling /dev/shm, and putting input into
-// a terminal.
+// of the ends, unless a step of souk-init comes before it: filling /dev/shm or /run, and putting
+// input into a terminal.
 void RestoreJob::begin_early() {
     constexpr size_t small = 64 * 1024;  // what waits at the stdio is in the same file
     const int image = p_.image.fd();
     if (p_.job.spec.launch.tty || ::faccessat(image, SOUK_SHM_NAME, F_OK, 0) == 0 ||
+        ::faccessat(image, SOUK_RUN_NAME, F_OK, 0) == 0 ||
         ::faccessat(image, SOUK_TMP_NAME, F_OK, 0) == 0 || image_has_locks(image))
         return;
     const auto file = read_file(image, SOUK_RESIDUE_NAME, small);

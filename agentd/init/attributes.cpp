@@ -2,7 +2,8 @@
 // Attributes of processes that CRIU does not carry, as records beside the image: the CPU affinity
 // of each thread that has one of its own ({tid, mask}; set here again), and what else a process has
 // that a new one has not (souk_attributes; a CRIU that restores sets it,
-// checkpoint/criu_attributes.c). There a process's first thread counts for all its threads.
+// checkpoint/criu_attributes.c). A thread has a record of its own for what is its own: its I/O
+// priority and the slack of its timers.
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -72,17 +73,23 @@ void cpu_limit(int pid, souk_attributes* a) {
     a->cpu_hard = left_of(limit.rlim_max, seconds);
 }
 
-souk_attributes attributes_of(int pid) {
+souk_attributes attributes_of_thread(int tid) {
     souk_attributes a = {};
-    a.pid = pid;
+    a.pid = tid;
+    unsigned long value;
+    if (value_of(tid, "timerslack_ns", 10, &value) && value != usual_slack) a.timer_slack = value;
+    a.io_priority = own_io_priority(tid);
+    return a;
+}
+
+souk_attributes attributes_of(int pid) {
+    souk_attributes a = attributes_of_thread(pid);
     unsigned long value;
     if (value_of(pid, "personality", 16, &value)) a.personality = static_cast<uint32_t>(value);
-    if (value_of(pid, "timerslack_ns", 10, &value) && value != usual_slack) a.timer_slack = value;
     if (value_of(pid, "coredump_filter", 16, &value) && value != usual_filter) {
         a.has_core_filter = 1;
         a.core_filter = value;
     }
-    a.io_priority = own_io_priority(pid);
     cpu_limit(pid, &a);
     return a;
 }
@@ -99,10 +106,14 @@ bool save_affinity(int pid, const cpu_set_t& own, Records* out) {
 }
 
 bool save_attributes(int pid, Records* out) {
-    const souk_attributes a = attributes_of(pid);
-    const bool usual = a.personality == 0 && a.timer_slack == 0 && !a.has_core_filter &&
-                       a.io_priority == 0 && a.cpu_soft == 0;
-    return usual || out->add(&a, sizeof a);
+    char tasks[32];
+    snprintf(tasks, sizeof tasks, "/proc/%d/task", pid);
+    return each_number(tasks, [&](int tid) {
+        const souk_attributes a = tid == pid ? attributes_of(pid) : attributes_of_thread(tid);
+        const bool usual = a.personality == 0 && a.timer_slack == 0 && !a.has_core_filter &&
+                           a.io_priority == 0 && a.cpu_soft == 0;
+        return usual || out->add(&a, sizeof a);
+    });
 }
 
 }  // namespace

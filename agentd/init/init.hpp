@@ -65,7 +65,9 @@ struct Init {
     int gate;  // of what is held before its program: a byte there lets it run; else -1
     // a mount of the capsule's POSIX message queues, once somebody has looked; else -1
     int queues;
-    bool own_net, private_tmp;
+    uint64_t* mounts;  // what note_mounts() has found; null: too many
+    size_t mount_count;
+    bool own_net, own_run, private_tmp;
     bool files;                // the job's root is SOUK_FILES_ROOT
     bool served;               // ... and SOUK_FILES_FD is its device
     int lease_timer, freezer;  // freezer: the file that stops the job, -1 without a lease
@@ -194,7 +196,8 @@ void keep_lease(uint64_t until, int freezer, const char* word, size_t n);
 void on_lease_timer();
 
 // kernel_state.cpp: what CRIU leaves out. Null, or what failed or cannot move (errno set).
-const char* find_message_queue();
+const char* find_what_stays();
+void note_mounts();                       // all that souk-init mounts is there
 const char* network_save(int image_dir);  // CRIU puts them back: checkpoint/criu_sockets.c
 void set_ping_groups(const char* groups);
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The kernel keeps these things for the job outside of its processes, and CRIU, which takes the
-// processes alone, leaves them behind. POSIX message queues cannot be carried: a job that has one
-// does not move. Settings of a network of its own can be carried. A connection that no process has
-// open cannot: the program at its other end hears that it is gone (checkpoint/criu_cut_off.c).
+// processes alone, leaves them behind. POSIX message queues cannot be carried, nor what a job of
+// root mounts: a job that has one does not move. Settings of a network of its own can be carried. A
+// connection that no process has open cannot: the program at its other end hears that it is gone
+// (checkpoint/criu_cut_off.c).
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -87,7 +89,27 @@ int mount_queues() {
     close(fs);
     return static_cast<int>(fd);
 }
-}  // namespace
+
+// Visits what is mounted in the capsule: a number for each that says which mount it is and where.
+template <class Visit>
+void each_mount(Visit visit) {
+    static char line[4096];
+    bool begins = true;
+    FILE* const file = fopen("/proc/self/mountinfo", "re");
+    while (file && fgets(line, sizeof line, file)) {
+        char number[16], device[24], place[SOUK_WHAT_MAX / 2];
+        if (begins && sscanf(line, "%15s %*s %23s %*s %127s", number, device, place) == 3) {
+            uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
+            const char* const texts[] = {number, device, place};
+            for (const char* text : texts)
+                for (; *text != 0; ++text)
+                    sum = (sum ^ static_cast<unsigned char>(*text)) * 0x100000001b3;
+            visit(sum, place);
+        }
+        begins = strchr(line, '\n') != nullptr;
+    }
+    if (file) fclose(file);
+}
 
 const char* find_message_queue() {
     static char what[SOUK_WHAT_MAX];
@@ -108,6 +130,36 @@ const char* find_message_queue() {
         break;
     }
     closedir(names);
+    return found;
+}
+}  // namespace
+
+void note_mounts() {
+    constexpr size_t mounts_max = 65'536;
+    size_t count = 0;
+    each_mount([&](uint64_t, const char*) { ++count; });
+    free(g.mounts);
+    g.mounts =
+        count > mounts_max ? nullptr : static_cast<uint64_t*>(calloc(count, sizeof *g.mounts));
+    g.mount_count = 0;
+    each_mount([&](uint64_t sum, const char*) {
+        if (g.mounts && g.mount_count < count) g.mounts[g.mount_count++] = sum;
+    });
+}
+
+// A mount of the machine's may go: the kernel takes it away in all namespaces when its directory is
+// removed.
+const char* find_what_stays() {
+    static char what[SOUK_WHAT_MAX];
+    const char* found = find_message_queue();
+    each_mount([&](uint64_t sum, const char* place) {
+        if (found || !g.mounts) return;
+        for (size_t i = 0; i < g.mount_count; ++i)
+            if (g.mounts[i] == sum) return;
+        snprintf(what, sizeof what, "cannot move: it has mounted something in its capsule (at %s)",
+                 place);
+        found = what;
+    });
     if (found) errno = EOPNOTSUPP;
     return found;
 }

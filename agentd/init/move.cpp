@@ -133,7 +133,7 @@ void drain(int image_dir) {
     if (!failed) failed = shm_save(image_dir);
     if (!failed) failed = attributes_save(image_dir);
     if (!failed) failed = network_save(image_dir);
-    if (!failed) failed = find_message_queue();
+    if (!failed) failed = find_what_stays();
     if (!failed) g.state = SOUK_DRAINED_STATE;
     answer(SOUK_DRAINED, failed);
     munmap(unread.data, unread.cap);
@@ -205,7 +205,7 @@ void begin_pids() {
 // helpers enter beside it gets pids of the lower window, a restore's helpers those of the higher
 // one: they cannot meet.
 void helpers_enter(bool restore) {
-    if (const char* found = restore ? nullptr : find_message_queue())
+    if (const char* found = restore ? nullptr : find_what_stays())
         return answer(SOUK_HELPERS_READY, found);
     const long max = read_number("/proc/sys/kernel/pid_max");
     const long last = read_number(ns_last_pid);

@@ -117,6 +117,7 @@ void set_up_run(const char* keep) {
     count = open_kept(keep, kept, count, kept_max);
     if (mount("souk", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") != 0)
         give_up("mount /run");
+    g.own_run = true;
     if (mkdir("/run/lock", 01777) != 0 || chmod("/run/lock", 01777) != 0 ||
         mkdir("/run/user", 0755) != 0)
         give_up("fill /run");
@@ -344,6 +345,7 @@ void set_up_mounts(const Wishes& wishes) {
         if (const char* failed = mount_tmp()) give_up(failed);
     set_up_terminals();
     if (wishes.files || wishes.tree) set_up_files(wishes, tree);
+    note_mounts();
 }
 
 void set_up_loopback() {

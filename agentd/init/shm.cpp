@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The private /dev/shm, and a private /tmp, to and from a file each: CRIU takes what is open or
-// mapped there as files that exist on both sides. Format: records {ShmEntry, name, then for a file
-// pieces {offset, length, bytes} ended by a piece of length 0}; a directory's entries follow it and
-// end with kind 0. Holes stay holes, and a file with several names is one file: CRIU gives one
-// whose first name is gone, as that of sem_open(3) is, another one for the time of its dump.
-// Sockets are left to CRIU.
+// The private /dev/shm and /run, and a private /tmp, to and from a file each: CRIU takes what is
+// open or mapped there as files that exist on both sides. Format: records {ShmEntry, name, then for
+// a file pieces {offset, length, bytes} ended by a piece of length 0}; a directory's entries follow
+// it and end with kind 0. Holes stay holes, and a file with several names is one file: CRIU gives
+// one whose first name is gone, as that of sem_open(3) is, another one for the time of its dump.
+// Sockets are left to CRIU. Nothing that is mounted in one of them goes along.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +47,8 @@ int by_inode(const void* a, const void* b) {
 }
 
 struct Names {
+    dev_t device = 0;  // of the top directory
+    bool of_run = false;
     void* known = nullptr;  // tsearch(3)
     char path[path_max] = {};
     size_t length = 0;  // of the directory's
@@ -118,9 +120,30 @@ bool save_pieces(int out, int file, off_t size) {
 
 bool save_dir(int out, int dir_fd, int depth, Names* names, bool* any);
 
+// Each capsule has these below its /run: of souk-init (setup.cpp), and of CRIU. The home's tree is
+// not even asked what it is: its home may not answer.
+bool is_of_capsule(const char* name, const Names& names) {
+    if (!names.of_run || names.length > 0) return false;
+    constexpr const char* names_there[] = {"souk-root", "criu.kdat", "souk-lazy.conf",
+                                           "souk-served.conf"};
+    for (const char* own : names_there)
+        if (strcmp(name, own) == 0) return true;
+    return strncmp(name, "souk.", 5) == 0;
+}
+
+// A /run without more than such directories need not go along.
+bool is_in_each_run(const char* name, const Names& names) {
+    if (!names.of_run) return false;
+    if (names.length == 5) return memcmp(names.path, "user/", 5) == 0;
+    return names.length == 0 &&
+           (strcmp(name, "lock") == 0 || strcmp(name, "user") == 0 || strcmp(name, "systemd") == 0);
+}
+
 bool save_entry(int out, int dir, const char* name, int depth, Names* names, bool* any) {
     struct stat st;
+    if (is_of_capsule(name, *names)) return true;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return false;
+    if (st.st_dev != names->device) return true;
     const uint32_t kind = st.st_mode & S_IFMT;
     if (kind != S_IFREG && kind != S_IFDIR && kind != S_IFLNK && kind != S_IFIFO) return true;
     char target[target_max];
@@ -137,7 +160,7 @@ bool save_entry(int out, int dir, const char* name, int depth, Names* names, boo
     e.mtime_s = st.st_mtim.tv_sec;
     e.mtime_ns = st.st_mtim.tv_nsec;
     e.name_len = static_cast<uint32_t>(strlen(name));
-    *any = true;
+    if (kind != S_IFDIR || !is_in_each_run(name, *names)) *any = true;
     if (kind != S_IFDIR && st.st_nlink > 1) {
         const char* const first = names->first_of(st.st_ino, name);
         if (!first) return false;
@@ -218,7 +241,8 @@ bool load_entry(int in, int top, int dir, const ShmEntry& e, int depth) {
     } else if (e.kind == S_IFIFO) {
         good = mkfifoat(dir, name, 0600) == 0;
     } else if (e.kind == S_IFDIR) {
-        good = depth < depth_max && mkdirat(dir, name, 0700) == 0 &&
+        // Some of /run is there already.
+        good = depth < depth_max && (mkdirat(dir, name, 0700) == 0 || errno == EEXIST) &&
                (fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) >= 0 &&
                load_dir(in, top, fd, depth + 1);
     } else if (e.kind == S_IFREG) {
@@ -251,7 +275,10 @@ bool save_tree(int image_dir, const char* path, const char* name, bool always) {
         return false;
     }
     bool any = false;
+    struct stat st;
     Names names;
+    names.of_run = strcmp(path, "/run") == 0;
+    if (fstat(dir, &st) == 0) names.device = st.st_dev;
     const bool good = save_dir(out, dir, 0, &names, &any);
     const int code = errno;
     close(out);
@@ -269,23 +296,29 @@ bool load_tree(int in, const char* path) {
     errno = code;
     return good;
 }
+// Returns false, with the reason in errno, if there is a copy that cannot be loaded.
+bool load_copy(int image_dir, const char* path, const char* name) {
+    const int copy = openat(image_dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return copy < 0 ? errno == ENOENT : load_tree(copy, path);
+}
 }  // namespace
 
 const char* shm_save(int image_dir) {
     if (!save_tree(image_dir, "/dev/shm", SOUK_SHM_NAME, false)) return "copy /dev/shm";
+    if (g.own_run && !save_tree(image_dir, "/run", SOUK_RUN_NAME, false)) return "copy /run";
     if (g.private_tmp && !save_tree(image_dir, "/tmp", SOUK_TMP_NAME, true)) return "copy /tmp";
     return nullptr;
 }
 
 const char* shm_load(int image_dir) {
-    const int shm = openat(image_dir, SOUK_SHM_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (shm < 0 && errno != ENOENT) return "open the copy of /dev/shm";
-    if (shm >= 0 && !load_tree(shm, "/dev/shm")) return "fill /dev/shm";
-    const int tmp = openat(image_dir, SOUK_TMP_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (tmp < 0) return errno == ENOENT ? nullptr : "open the copy of /tmp";
+    if (!load_copy(image_dir, "/dev/shm", SOUK_SHM_NAME)) return "fill /dev/shm";
+    if (!load_copy(image_dir, "/run", SOUK_RUN_NAME)) return "fill /run";
+    if (faccessat(image_dir, SOUK_TMP_NAME, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? nullptr : "open the copy of /tmp";
     if (!g.private_tmp)
-        if (const char* failed = mount_tmp()) return close(tmp), failed;
-    return load_tree(tmp, "/tmp") ? nullptr : "fill /tmp";
+        if (const char* failed = mount_tmp()) return failed;
+    note_mounts();
+    return load_copy(image_dir, "/tmp", SOUK_TMP_NAME) ? nullptr : "fill /tmp";
 }
 
 }  // namespace souk::init

@@ -31,12 +31,12 @@ constexpr std::string_view numbered_in_hex[] = {"ghost-file-", "tcp-stream-"};
 
 // The last ones are those of the library that is loaded into CRIU, which has their names to itself.
 constexpr std::string_view names_of_souk[] = {
-    SOUK_RESIDUE_NAME, SOUK_SHM_NAME,        SOUK_TMP_NAME,     SOUK_AFFINITY_NAME,
-    SOUK_NETWORK_NAME, SOUK_ATTRIBUTES_NAME, SOUK_OPTIONS_NAME, SOUK_NOTIFIED_NAME,
-    SOUK_CUT_OFF_NAME, SOUK_KEPT_FILES_NAME, SOUK_LOCKS_NAME,   open_files_name,
-    put_back_name,     expected_files_name,  page_file_name,    frames_file_name,
-    precopy_file_name, "dirty-rate.img",     "souk-epolls",     "souk-urgent",
-    "souk-semaphores", "souk-seals",
+    SOUK_RESIDUE_NAME,  SOUK_SHM_NAME,     SOUK_RUN_NAME,        SOUK_TMP_NAME,
+    SOUK_AFFINITY_NAME, SOUK_NETWORK_NAME, SOUK_ATTRIBUTES_NAME, SOUK_OPTIONS_NAME,
+    SOUK_NOTIFIED_NAME, SOUK_CUT_OFF_NAME, SOUK_KEPT_FILES_NAME, SOUK_LOCKS_NAME,
+    open_files_name,    put_back_name,     expected_files_name,  page_file_name,
+    frames_file_name,   precopy_file_name, "dirty-rate.img",     "souk-epolls",
+    "souk-urgent",      "souk-semaphores", "souk-seals",
 };
 
 bool is_number(std::string_view text, int base) {

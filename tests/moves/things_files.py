@@ -310,6 +310,29 @@ shown(KINDS, "a file of /proc that is read in part", "cluster/test_attributes.py
       "test_who_has_read_a_part_of_a_file_of_proc_reads_on_in_what_it_says")
 
 
+@row(KINDS, "what lies below /run, a locked file too", alone=True)
+def below_run(place):
+    top = f"/run/row-{os.getpid()}"
+    os.mkdir(top), os.mkdir(f"{top}/directory", 0o711), os.mkfifo(f"{top}/fifo", 0o620)
+    os.symlink("of", f"{top}/link")
+    file = open(f"{top}/pid", "w+")
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    file.write("42"), file.flush()
+
+    def look():
+        with open(f"{top}/pid") as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                free = True
+            except BlockingIOError:
+                free = False
+            return [other.read(), free, os.path.samestat(os.fstat(other.fileno()),
+                                                         os.fstat(file.fileno())),
+                    [[name, oct(os.lstat(f"{top}/{name}").st_mode)] for name in
+                     sorted(os.listdir(top))]]
+    return look
+
+
 @row(KINDS, "a file in /dev/shm")
 def in_shm(place):
     path = f"/dev/shm/row-{os.getpid()}"

@@ -47,6 +47,16 @@ def ipc(place):
                     os.readlink("/proc/self/ns/ipc") != os.readlink("/proc/1/ns/ipc")]
 
 
+@row(NAMESPACES, "a mount in its capsule, by root", alone=True,
+     outcome=Refused("dump_refused", "has mounted something", check=False))
+def mounted(place):
+    os.mkdir(f"{place}/mounted")
+    call("mount", b"none", f"{place}/mounted".encode(), b"tmpfs", 2, b"size=1m")
+    with open(f"{place}/mounted/file", "w") as f:
+        f.write("in it")
+    return lambda: text(f"{place}/mounted/file")
+
+
 @within("mounts, with a tmpfs", "mount")
 def mounts(place):
     private = 1 << 18 | 1 << 14

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# Long: each row is a few lines, and all are of one kind.
 """Rows of what a process is and was given."""
 import ctypes
 import os
+import queue
 import resource
 import signal
 import struct
@@ -436,6 +438,94 @@ def stopped(place):
     os.kill(other.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT)
     return lambda: status("State", pid=other.pid)
+
+
+@row(FAMILY, "a child that its terminal has stopped (SIGTTIN)", alone=True)
+def stopped_by_terminal(place):
+    other = child(lambda: os.setpgid(0, 0))
+    os.kill(other.pid, signal.SIGTTIN)
+
+    def look():
+        found = os.waitid(os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG)
+        return [status("State", pid=other.pid), found and found.si_status]
+    return look
+
+
+def other_thread(work):
+    """A thread that does this and then says it again each time it is asked."""
+    asks, says = queue.SimpleQueue(), queue.SimpleQueue()
+
+    def run():
+        try:
+            look = work()
+            says.put(None)
+        except OSError as e:
+            says.put(e)
+            return
+        while True:
+            asks.get()
+            says.put(look())
+    threading.Thread(target=run, daemon=True).start()
+    wrong = says.get()
+    if wrong:
+        raise wrong
+    return lambda: (asks.put(1), says.get())[1]
+
+
+@row(FAMILY, "a thread with a working directory of its own (CLONE_FS)", alone=True,
+     outcome=Refused("dump_refused", "a thread with its own working directory"))
+def thread_fs(place):
+    def work():
+        call("unshare", 0x200)
+        os.chdir("/")
+        return os.getcwd
+    return other_thread(work)
+
+
+@row(FAMILY, "a thread with descriptors of its own (CLONE_FILES)", alone=True,
+     outcome=Refused("dump_refused", "a thread with its own descriptors"))
+def thread_files(place):
+    def work():
+        call("unshare", 0x400)
+        fd = os.open("/", os.O_RDONLY)
+        return lambda: os.fstat(fd).st_ino
+    return other_thread(work)
+
+
+@row(FAMILY, "a thread with a network of its own", alone=True,
+     outcome=Refused("dump_refused", "a thread with a namespace of its own (net)"))
+def thread_net(place):
+    def work():
+        call("unshare", 0x40000000)
+        return lambda: os.readlink("/proc/thread-self/ns/net") == os.readlink("/proc/self/ns/net")
+    return other_thread(work)
+
+
+@row(FAMILY, "a child with the same working directory (CLONE_FS)", alone=True,
+     outcome=Refused("dump_refused", "one and the same working directory"))
+def child_fs(place):
+    pid = syscall(56, 0x200 | signal.SIGCHLD, 0, 0, 0, 0)
+    if pid == 0:
+        LIBC.pause()
+        os._exit(0)
+
+    def look():
+        os.chdir("/tmp"), os.chdir(place)
+        return os.readlink(f"/proc/{pid}/cwd") == os.getcwd()
+    return look
+
+
+@row(FAMILY, "I/O priority and slack of timers of one thread", alone=True)
+def of_thread(place):
+    def state():
+        return [syscall(252, 1, 0), prctl(30)]
+
+    def work():
+        syscall(251, 1, 0, 2 << 13 | 6)
+        prctl(29, 123_456)
+        return state
+    ask = other_thread(work)
+    return lambda: [ask(), state()]
 
 
 @row(FAMILY, "a child that was stopped, its stop not asked for", alone=True)

@@ -179,6 +179,31 @@ def named_sender(place):
     return look
 
 
+@row(UNIX, "an empty message that waits",
+     outcome=Refused("dump_refused", "an empty message waits", check=False))
+def empty_waits(place):
+    a, b = keep(*socket.socketpair(socket.AF_UNIX, DGRAM))
+    for message in b"first", b"", b"third":
+        a.send(message)
+
+    def look():
+        found = [b.recv(9).decode() for _ in range(3)]
+        for message in found:
+            a.send(message.encode())
+        return found
+    return look
+
+
+@row(UNIX, "a datagram that waits, of a sender with a name",
+     outcome=Refused("dump_refused", "of a sender with a name waits", check=False))
+def sender_waits(place):
+    s, client = keep(socket.socket(socket.AF_UNIX, DGRAM), socket.socket(socket.AF_UNIX, DGRAM))
+    s.bind(f"{place}/name"), client.bind(f"{place}/client")
+    client.sendto(b"asks", f"{place}/name")
+    return lambda: [part.decode() if isinstance(part, bytes) else part.rpartition("/")[2]
+                    for part in s.recvfrom(9, socket.MSG_PEEK)]
+
+
 @row(UNIX, "credentials of the other end (SO_PEERCRED)")
 def credentials(place):
     a, b = keep(*socket.socketpair())

@@ -115,6 +115,7 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
         {"Error (criu/sk-unix.c:1): unix: Can't dump half of stream unix connection.",
          socket_to_outside},
         {"Error (criu/sk-unix.c:1): unix: External socket is used.", socket_to_outside},
+        {"Error (criu/sk-unix.c:418): unix: Unix socket 7 without peer 8", socket_to_outside},
         {"Error (criu/sk-inet.c:1): inet: Connected TCP socket, consider using", connection_open},
         {"Error (criu/files.c:1): Can't dump file 3 of that type [60000] (unknown /dev/x)",
          file_unsupported},
@@ -150,6 +151,13 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
         criu_refusal("Error (souk): x; it can move y; Error (criu/a.c:1): z");
     ck_assert(because(dump_refused, {{"text", refusal}}) == "x; it can move y");
     ck_assert(criu_refusal("Error (criu/a.c:1): z").empty());
+    // CRIU 4.2's own lines, as jobs have met them
+    for (const auto& [line, words] :
+         {std::pair{"Error (criu/cr-dump.c:676): Can't make FS id for 7", "(CLONE_FS)"},
+          {"Error (criu/cr-dump.c:669): Can't make VM id for 7", "(CLONE_VM)"},
+          {"Error (criu/util.c:484): Can't read link of fd 19: File name too long", "4096 bytes"},
+          {"Error (criu/tty.c:2286): tty: ctty inheritance detected sid/pgrp 7", "terminal"}})
+        ck_assert_msg(criu_refusal(line).find(words) != std::string::npos, "%s", line);
     for (const char* none_of_these : {"", "Can't open file x", "Can't open file x\n on restore: y"})
         ck_assert_text(criu_unopened_file(none_of_these), "");
     // everybody who runs agentd in a container meets this one

@@ -86,12 +86,12 @@ END_TEST
 
 START_TEST(a_file_that_no_image_of_a_job_has_is_refused_before_any_is_read) {
     for (const char* name :
-         {"inventory.img",      "pstree.img",         "files.img",    "core-1.img",
-          "core-4194304.img",   "ids-7.img",          "mm-7.img",     "fs-7.img",
-          "fdinfo-2.img",       "pagemap-7.img",      "pages-1.img",  "pagemap-shmem-98765.img",
-          "ghost-file-a0f.img", "tcp-stream-3c4.img", "timens-0.img", "utsns-9.img",
-          "ipcns-var-10.img",   "souk-files",         "souk-residue", "souk-seals",
-          "sent-ahead.img",     "dirty-rate.img",     "souk-pages"})
+         {"inventory.img",      "pstree.img",         "files.img",      "core-1.img",
+          "core-4194304.img",   "ids-7.img",          "mm-7.img",       "fs-7.img",
+          "fdinfo-2.img",       "pagemap-7.img",      "pages-1.img",    "pagemap-shmem-98765.img",
+          "ghost-file-a0f.img", "tcp-stream-3c4.img", "timens-0.img",   "utsns-9.img",
+          "ipcns-var-10.img",   "souk-files",         "souk-residue",   "souk-run",
+          "souk-seals",         "sent-ahead.img",     "dirty-rate.img", "souk-pages"})
         ck_assert_msg(is_file_of_a_job(name), "%s", name);
     for (const char* name : {"apparmor.img",
                              "creds-5.img",

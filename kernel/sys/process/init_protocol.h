@@ -34,6 +34,7 @@ enum {
 
 #define SOUK_RESIDUE_NAME "souk-residue"
 #define SOUK_SHM_NAME "souk-shm"
+#define SOUK_RUN_NAME "souk-run"
 #define SOUK_TMP_NAME "souk-tmp"  // there: the job has a /tmp of its own
 #define SOUK_AFFINITY_NAME "souk-affinity"
 #define SOUK_NETWORK_NAME "souk-network"
