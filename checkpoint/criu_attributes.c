@@ -13,6 +13,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -81,6 +83,15 @@ pid_t getpid(void) {
         if ((pid_t)syscall(SYS_getppid) == criu) know_files(), know_notices(), make_files_again();
     }
     return own;
+}
+
+// CRIU has the end of each process that it makes told by SIGCHLD (criu/clone-noasan.c).
+void keep_exit_signal(struct clone_args* how) {
+    if (!restores || how->set_tid_size == 0 || how->exit_signal != SIGCHLD) return;
+    const pid_t made = *(const pid_t*)(uintptr_t)how->set_tid;
+    for (size_t i = 0; i < noted_count; ++i)
+        if (noted[i].pid == made && noted[i].exit_signal != 0)
+            how->exit_signal = noted[i].exit_signal < 0 ? 0 : (uint64_t)noted[i].exit_signal;
 }
 
 // -------------------------------------------------------------------------------------------------

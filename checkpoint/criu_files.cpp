@@ -143,6 +143,8 @@ std::string criu_refusal(std::string_view lines) {
         {"Can't make FILES id",
          "a process of it has the same descriptors as another (CLONE_FILES)"},
         {"Can't make VM id", "a process of it has the same memory as another (CLONE_VM)"},
+        {"Unable too cut ",
+         "a UNIX socket was bound to a relative name, and its file has another name by now"},
         {"ctty inheritance detected", "a process of it has the terminal of another session"},
         {"File name too long", "a path of a file that it has open is longer than 4096 bytes"},
     };

@@ -7,6 +7,7 @@
 // - An empty message CRIU takes for the end of all that waits (criu/sk-queue.c). The kernel shows
 //   it to who peeks once only (net/core/datagram.c), so a mark stays in the capsule's /run for as
 //   long as the socket has anything to be read.
+// - Urgent data (MSG_OOB) would be among the rest.
 // - A datagram has its sender's name. CRIU sends it again from a socket without one.
 // - Descriptors on their way (SCM_RIGHTS) CRIU sends again from one process. It chooses that one
 //   before it has settled who makes the two ends of a pair (criu/cr-restore.c, prepare_scms and
@@ -140,7 +141,10 @@ ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
     const int code = errno;
     const bool named = n >= 0 && names_sender(fd, type, message);
     if (asks_name) message->msg_name = NULL, message->msg_namelen = 0;
-    if (hides_empty(fd, type, n)) {
+    struct pollfd urgent = {.fd = fd, .events = POLLPRI};
+    if (poll(&urgent, 1, 0) == 1 && (urgent.revents & POLLPRI) != 0) {
+        refuse_of("urgent data (MSG_OOB) waits in a UNIX socket", "when it has been read");
+    } else if (hides_empty(fd, type, n)) {
         refuse_of("an empty message waits in a socket", "when it has been read");
     } else if (named) {
         refuse_of("a datagram of a sender with a name waits in a socket", "when it has been read");

@@ -104,7 +104,7 @@ static bool has_no_name(int file) {
            readlink(link, name, sizeof name) == 1;
 }
 
-// CRIU opens handles, and little else, by this one.
+// CRIU opens handles and makes processes, and does little else, by this one.
 long syscall(long number, ...) {
     static long (*real)(long, ...);
     long word[6];
@@ -113,6 +113,7 @@ long syscall(long number, ...) {
     for (int i = 0; i < 6; ++i) word[i] = va_arg(rest, long);
     va_end(rest);
     if (real == NULL) real = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+    if (number == SYS_clone3) keep_exit_signal((struct clone_args*)word[0]);
     const long done = real(number, word[0], word[1], word[2], word[3], word[4], word[5]);
     if (number != SYS_open_by_handle_at || done < 0 || getenv("SOUK_DUMP") == NULL ||
         !has_no_name((int)done))

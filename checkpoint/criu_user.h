@@ -63,6 +63,9 @@ void keep_limits(void);
 bool are_calls_limited(const pid_t* threads, size_t count);
 /* criu_attributes.c: before a restore lets the first thread go. False: it must not (refuse). */
 bool before_all_go(void);
+/* ... before CRIU makes a process by clone3(2). */
+struct clone_args;
+void keep_exit_signal(struct clone_args* how);
 /* criu_inject.c: what that system call, its number first, says (-errno) in a thread that is held.
  */
 long call_in(pid_t thread, const long words[7]);

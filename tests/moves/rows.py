@@ -17,7 +17,8 @@ import threading
 import typing
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-MODULES = ("files", "sockets", "process", "namespaces", "ipc", "times", "memory", "signals")
+MODULES = ("files", "sockets", "process", "namespaces", "ipc", "times", "memory", "signals",
+           "working")
 
 
 @dataclasses.dataclass(frozen=True)
