@@ -9,6 +9,7 @@
 // asks for the flags once more, and hears of O_APPEND although it is not set (criu/files.c,
 // set_fd_flags).
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,14 +25,31 @@ static int newest = -1;
 static unsigned newest_count;
 static int semaphore = -1;
 
+// CRIU makes an eventfd with 32 bits of its count.
+static bool counts_too_far(const char* text, size_t length) {
+    static const char count[] = "\neventfd-count:";
+    enum { digits = 24 };
+    char number[digits] = {};
+    const char* const at = memmem(text, length, count, sizeof count - 1);
+    if (at == NULL) return false;
+    const size_t from = (size_t)(at - text) + sizeof count - 1, left = length - from;
+    memcpy(number, text + from, left < digits - 1 ? left : digits - 1);
+    return strtoull(number, NULL, 16) > UINT32_MAX;
+}
+
 // Text that CRIU has read. Returns how long it is now; it has room for more.
 ssize_t mark_semaphore(char* text, ssize_t length, size_t room) {
     static const char begin[] = "pos:\t", flags[] = "\nflags:\t", mark[] = "\neventfd-semaphore: 1";
     enum { digits = 24 };
     if (length < (ssize_t)sizeof begin || (size_t)length + digits > room ||
-        memcmp(text, begin, sizeof begin - 1) != 0 ||
-        memmem(text, (size_t)length, mark, sizeof mark - 1) == NULL)
+        memcmp(text, begin, sizeof begin - 1) != 0)
         return length;
+    if (counts_too_far(text, (size_t)length)) {
+        refuse_of("an eventfd counts more than 4294967295", "when it has been read");
+        errno = EPERM;
+        return -1;
+    }
+    if (memmem(text, (size_t)length, mark, sizeof mark - 1) == NULL) return length;
     char* const line = memmem(text, (size_t)length, flags, sizeof flags - 1);
     if (line == NULL) return length;
     char* const from = line + sizeof flags - 1;

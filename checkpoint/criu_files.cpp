@@ -145,11 +145,14 @@ std::string criu_refusal(std::string_view lines) {
         {"Can't make VM id", "a process of it has the same memory as another (CLONE_VM)"},
         {"Unable too cut ",
          "a UNIX socket was bound to a relative name, and its file has another name by now"},
+        {"Address already in use", "a port or an address of a socket that it has is in use there"},
+        {"Cannot assign requested address", "a socket of it has an address that is not there"},
         {"ctty inheritance detected", "a process of it has the terminal of another session"},
         {"File name too long", "a path of a file that it has open is longer than 4096 bytes"},
     };
+    const std::string errors = criu_error_lines(lines);
     for (const Line& line : known)
-        if (lines.find(line.words) != lines.npos) return std::string(line.meaning);
+        if (errors.find(line.words) != errors.npos) return std::string(line.meaning);
     return {};
 }
 

@@ -74,20 +74,23 @@ void cpu_limit(int pid, souk_attributes* a) {
     a->cpu_hard = left_of(limit.rlim_max, seconds);
 }
 
-// As souk_attributes has it. The number is the 38th field of /proc/PID/stat, and the second, the
-// name, ends with the last bracket. A zombie is made anew by CRIU, which waits for it by SIGCHLD.
-int16_t exit_signal_of(int pid) {
+// The numbers are the 38th and the 52nd field of /proc/PID/stat, and the second, the name, ends
+// with the last bracket. A zombie is made anew by CRIU, which waits for it by SIGCHLD.
+void end_of(int pid, souk_attributes* a) {
     char path[32], text[1024] = {};
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0) close(fd);
     const char* at = n > 0 ? strrchr(text, ')') : nullptr;
-    if (at && strncmp(at, ") Z", 3) == 0) return 0;
-    for (int field = 2; at && field < 38; ++field) at = strchr(at + 1, ' ');
-    if (!at) return 0;
-    const long signal = strtol(at, nullptr, 10);
-    return signal == SIGCHLD ? 0 : signal == 0 ? -1 : static_cast<int16_t>(signal);
+    const bool ended = at && strncmp(at, ") Z", 3) == 0;
+    for (int field = 2; at && field < (ended ? 52 : 38); ++field) at = strchr(at + 1, ' ');
+    if (!at) return;
+    const long value = strtol(at, nullptr, 10);
+    if (ended)
+        a->exit_status = (value & 0x7f) == 0 ? static_cast<uint8_t>(value >> 8) : 0;
+    else
+        a->exit_signal = value == SIGCHLD ? 0 : value == 0 ? -1 : static_cast<int16_t>(value);
 }
 
 souk_attributes attributes_of_thread(int tid) {
@@ -108,7 +111,7 @@ souk_attributes attributes_of(int pid) {
         a.core_filter = value;
     }
     cpu_limit(pid, &a);
-    a.exit_signal = exit_signal_of(pid);
+    end_of(pid, &a);
     return a;
 }
 
@@ -129,7 +132,8 @@ bool save_attributes(int pid, Records* out) {
     return each_number(tasks, [&](int tid) {
         const souk_attributes a = tid == pid ? attributes_of(pid) : attributes_of_thread(tid);
         const bool usual = a.personality == 0 && a.timer_slack == 0 && !a.has_core_filter &&
-                           a.exit_signal == 0 && a.io_priority == 0 && a.cpu_soft == 0;
+                           a.exit_status == 0 && a.exit_signal == 0 && a.io_priority == 0 &&
+                           a.cpu_soft == 0;
         return usual || out->add(&a, sizeof a);
     });
 }

@@ -477,8 +477,16 @@ def event(count, how):
     return set_up
 
 
+def too_much(place):
+    fd = os.eventfd(0, os.EFD_NONBLOCK)
+    os.eventfd_write(fd, 1 << 32)
+    return lambda: fdinfo(fd, "eventfd-count")
+
+
 row(EVENTS, "eventfd")(event(41, 0))
 row(EVENTS, "eventfd with a large count")(event(1 << 31, os.O_NONBLOCK))
+row(EVENTS, "eventfd with a count of more than 32 bits",
+    outcome=Refused("dump_refused", "counts more than 4294967295", check=False))(too_much)
 row(EVENTS, "eventfd as a semaphore")(event(3, os.EFD_SEMAPHORE | os.O_NONBLOCK))
 
 

@@ -432,6 +432,14 @@ def killed(place):
     return look
 
 
+@row(FAMILY, "a child that has ended with a status above 127", alone=True)
+def status_above(place):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(255)
+    return lambda: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT).si_status
+
+
 @row(FAMILY, "a child that was stopped", alone=True)
 def stopped(place):
     other = child(lambda: None)

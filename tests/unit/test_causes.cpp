@@ -157,6 +157,9 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
           {"Error (criu/cr-dump.c:669): Can't make VM id for 7", "(CLONE_VM)"},
           {"Error (criu/util.c:484): Can't read link of fd 19: File name too long", "4096 bytes"},
           {"Error (criu/sk-unix.c:698): unix: Unable too cut first from /a/second", "another name"},
+          {"Error (criu/sk-inet.c:1059): inet: Can't bind inet socket (id 329): Address already "
+           "in use",
+           "is in use"},
           {"Error (criu/tty.c:2286): tty: ctty inheritance detected sid/pgrp 7", "terminal"}})
         ck_assert_msg(criu_refusal(line).find(words) != std::string::npos, "%s", line);
     for (const char* none_of_these : {"", "Can't open file x", "Can't open file x\n on restore: y"})

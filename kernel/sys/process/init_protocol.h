@@ -123,7 +123,8 @@ struct souk_attributes {
     int32_t pid;
     uint32_t personality;  // personality(2)
     int32_t io_priority;   // ioprio_set(2)
-    uint16_t has_core_filter;
+    uint8_t has_core_filter;
+    uint8_t exit_status;   // of one that has ended and was not asked for
     int16_t exit_signal;   // by which its end is told (clone(2)); 0: SIGCHLD, -1: by none
     uint64_t core_filter;  // /proc/PID/coredump_filter
     uint64_t timer_slack;  // ns
