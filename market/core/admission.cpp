@@ -2,6 +2,8 @@
 #include "market/core/admission.hpp"
 
 #include "kernel/base/check.hpp"
+#include "market/core/equal_jobs.hpp"
+#include "market/core/least_bids.hpp"
 
 namespace souk::market {
 namespace {
@@ -63,7 +65,8 @@ void Admission::limits_changed(User& user) {
 
 void Admission::list(Job& job) {
     if (!limited_.contains(job.user->record.uid)) return;
-    const Rank rank = Rank::of(job.bid, job.record.report.submitted, job.key);
+    const Turn turn = EqualJobs::turn_of(job);
+    const Rank rank = Rank::of(job.bid, turn.arrival, job.key, turn.weight);
     due_.insert(job.user->record.uid);
     if (job.is_listed && job.listed == rank) return;
     if (job.is_listed) job.user->order.erase(job.listed);
@@ -180,7 +183,7 @@ Admission::Decision Admission::decide(const Jobs& jobs, const Users& users, Solv
 }
 
 std::optional<Money> Admission::bid_within(const Jobs& jobs, const User& user, int32_t cpus,
-                                           const Solver& solver) {
+                                           int32_t weight, const Solver& solver) {
     Sum sum = fixed(jobs, user);
     if (!user.lets(sum.jobs, sum.cpus, cpus)) return {};
     for (const auto& [rank, job] : user.order) {
@@ -189,7 +192,7 @@ std::optional<Money> Admission::bid_within(const Jobs& jobs, const User& user, i
         ++sum.jobs;
         sum.cpus += spec->cpus;
         if (!user.lets(sum.jobs, sum.cpus, cpus))
-            return Money::units(job->bid.micro / 1'000'000 + 1);
+            return above(least_weighed(Money{-rank.first}, weight));
     }
     return Money{};
 }

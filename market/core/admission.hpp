@@ -77,10 +77,10 @@ class Admission {
     // ranks, that the solver knows and no list does. `due`: whose jobs are looked at.
     Decision work_out(const Jobs& jobs, const Users& users, Solver& solver, std::span<Job> guests,
                       std::optional<Nanos> now, std::set<uint32_t> due) const;
-    // The least bid that gets a job past those of its own user that its limits would prefer;
-    // nullopt: none does.
+    // The least bid, which weighs so, that gets a job past those of its own user that its limits
+    // would prefer; nullopt: none does.
     static std::optional<Money> bid_within(const Jobs& jobs, const User& user, int32_t cpus,
-                                           const Solver& solver);
+                                           int32_t weight, const Solver& solver);
     // Beside what its user really runs now.
     static bool has_room(const Job& job);
     // Why the limits keep it from running; empty if they do not. `spent`: the user's day is over.

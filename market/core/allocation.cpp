@@ -105,8 +105,9 @@ JobDemand Allocation::spec_of(const Job& job, const Wish& w) const {
     spec.licences = asked.licences;
     spec.named_kept = asked.any() && !job.rooted_on.empty();
     spec.user = r.uid;
-    spec.arrival = r.submitted;
-    spec.weight = job.weight;
+    const Turn turn = EqualJobs::turn_of(job);
+    spec.arrival = turn.arrival;
+    spec.weight = turn.weight;
     spec.state = w.state;
     if (!w.place.empty()) spec.place = book_.nodes().at(w.place).key;
     if (r.stats.image_bytes > 0)
@@ -155,13 +156,17 @@ void Allocation::sync_nodes() {
         set_near(spec, r);
         const auto known = solver_.provider(node.key);
         const bool same = known == spec;
+        const bool another =
+            !known || class_of(known->speed, known->reserve) != class_of(spec.speed, spec.reserve);
         if (!same)
             MUST(known ? solver_.change_provider(node.key, spec)
                        : solver_.add_provider(node.key, spec));
         if (!same && context_.log) context_.log->told(node, spec);
         // There may be no room any more for those that stand there.
-        for (const auto& [id, job] : node.jobs)
+        for (const auto& [id, job] : node.jobs) {
             if (!same && Places::stands(*job)) work_.place(*job);
+            if (another || known->accepting != spec.accepting) work_.tell(*job);
+        }
         if (!std::exchange(node.in_solver, true)) {
             // Those that cannot leave their places are not to be placed on this one.
             for (const JobId& id : places_.rooted()) work_.touch(book_.jobs().at(id));
@@ -201,6 +206,7 @@ void Allocation::leave(Job& job) {
     seat_inside(job, {});
     if (std::exchange(job.in_solver, false)) solver_.remove_job(job.key);
     gangs_.list(job);
+    equals_.leave(job);
     if (context_.log) context_.log->gone(job);
     book_.forget_key(job);
     admission_.unlist(job);
@@ -209,36 +215,57 @@ void Allocation::leave(Job& job) {
 void Allocation::sync_jobs(Nanos now) {
     gangs_seen_.clear();
     MUST(solver_.set_licences(places_.licences()));
-    for (Job* const one : work_.take_jobs()) {
-        Job& job = *one;
-        if (job.phase() == JobPhase::finished) {
-            leave(job);
-            continue;
-        }
-        admission_.list(job);
-        const Wish w = wish(job);
-        waits_.note(job, w.waits(), now);
-        seat_inside(job, w);
-        place_is_known(w);
-        gangs_.list(job);
-        if (is_component(job) && !job.in_solver) {
-            (void)enter_gang(job, now);
-            notes_.of(job);
-            work_.place(job);
-            continue;
-        }
-        const JobDemand spec = spec_of(job, w);
-        if (job.in_solver)
-            MUST(solver_.change_job(job.key, spec));
-        else
-            job.in_solver = solver_.add_job(job.key, spec);
-        if (is_component(job)) wake_gang(job, now);
-        if (context_.log) context_.log->told(job, spec);
-        notes_.of(job);
-        if (!job.lies_on.empty()) notes_.of(book_.node(job.lies_on));
-        work_.place(job);
-    }
+    tell_jobs(now);
     sync_nodes();  // seats have changed
+}
+
+// Equal jobs that exchange their turns are told, too.
+void Allocation::tell_jobs(Nanos now) {
+    for (std::vector<Job*> jobs = work_.take_jobs(); !jobs.empty(); jobs = work_.take_jobs())
+        for (Job* const job : jobs) tell_job(*job, now);
+}
+
+void Allocation::tell_job(Job& job, Nanos now) {
+    if (job.phase() == JobPhase::finished) return leave(job);
+    const Wish w = wish(job);
+    waits_.note(job, w.waits(), now);
+    rank_among_equals(job);
+    admission_.list(job);
+    seat_inside(job, w);
+    place_is_known(w);
+    gangs_.list(job);
+    if (is_component(job) && !job.in_solver) {
+        (void)enter_gang(job, now);
+        notes_.of(job);
+        work_.place(job);
+        return;
+    }
+    const JobDemand spec = spec_of(job, w);
+    if (job.in_solver)
+        MUST(solver_.change_job(job.key, spec));
+    else
+        job.in_solver = solver_.add_job(job.key, spec);
+    if (is_component(job)) wake_gang(job, now);
+    if (context_.log) context_.log->told(job, spec);
+    notes_.of(job);
+    if (!job.lies_on.empty()) notes_.of(book_.node(job.lies_on));
+    work_.place(job);
+}
+
+// Limits of its user do not count here, as they go by the turns of his jobs.
+void Allocation::rank_among_equals(Job& job) {
+    const Wish w = wish(job, Job::Held::none);
+    if (is_component(job) || job.booked != Booked::no || w.pin == Pin::frozen)
+        return equals_.leave(job);
+    ClassKey place = class_none;
+    if (w.state == JobState::running) {
+        const Node& node = book_.node(w.place);
+        const ProviderReport& r = node.record.report;
+        if (w.pin == Pin::stay || (Places::usable(node) && r.reserve <= job.bid))
+            place = class_of(static_cast<int32_t>(std::clamp<int64_t>(r.speed, 1, speed_max)),
+                             r.reserve);
+    }
+    equals_.take(job, place);
 }
 
 // All components of the gang are known, and the nodes that they are for. Another program decides
@@ -334,7 +361,18 @@ JobDemand Allocation::spec_of(const Job& job, Job::Held held) const {
 
 void Allocation::decide(Nanos now, bool by_own_solver) {
     const auto when = by_own_solver ? std::optional(now) : std::nullopt;
-    const Admission::Decision d = admission_.decide(*this, book_.users(), solver_, when);
+    Admission::Decision d = admission_.decide(*this, book_.users(), solver_, when);
+    take_held(d, now);
+    if (by_own_solver && give_back_to_equals(d.changes)) {
+        d = admission_.decide(*this, book_.users(), solver_, when);
+        take_held(d, now);
+    }
+    take_changes(d.changes);
+    // The limits are looked at once more, and then the program is asked.
+    if (!by_own_solver && d.again) work_.decide();
+}
+
+void Allocation::take_held(const Admission::Decision& d, Nanos now) {
     for (const auto& [key, held] : d.held) {
         Job& job = *held.first;
         const Wish w = wish(job);
@@ -344,9 +382,47 @@ void Allocation::decide(Nanos now, bool by_own_solver) {
         notes_.of(job);
         work_.place(job);
     }
-    take_changes(d.changes);
-    // The limits are looked at once more, and then the program is asked.
-    if (!by_own_solver && d.again) work_.decide();
+}
+
+// Whether the job runs, or is about to, where the solver does not have it any more.
+bool Allocation::is_to_leave(const Job& job) const {
+    const Wish w = wish(job);
+    const Node* const target = target_of(job);
+    return w.state == JobState::running && (!target || target->id() != w.place);
+}
+
+// Jobs that have lost their places by this decision, as where a node offers fewer CPUs, may have
+// taken those of equal ones. They rank behind these from now on. True: there are some; the solver
+// is to hear again where everybody is, as nothing of its decision has happened.
+bool Allocation::give_back_to_equals(std::span<const Change> changes) {
+    std::set<const void*> lists;  // of equal jobs of which one has displaced another
+    std::set<Job*> lost;          // not to an equal one that has itself lost its place
+    for (const Change& change : changes) {
+        Job* const job = book_.job_of(change.job);
+        if (!job || !job->equal.list || change.cause == Cause::faster) continue;
+        const bool displaced = change.cause == Cause::displaced;
+        const Job* const other = displaced ? book_.job_of(change.other) : nullptr;
+        const bool by_equal = other && EqualJobs::are_equal(*job, *other);
+        if (by_equal) lists.insert(job->equal.list);
+        if (is_to_leave(*job) && !(by_equal && is_to_leave(*other))) lost.insert(job);
+    }
+    std::erase_if(lost, [&](const Job* job) {
+        return job->equal.place == class_none || !lists.contains(job->equal.list);
+    });
+    if (lost.empty()) return false;
+    for (Job* const job : lost) equals_.take(*job, class_none);
+    for (const Change& change : changes)
+        if (Job* const job = book_.job_of(change.job)) work_.tell(*job);
+    // First those that have come to places of others.
+    std::vector<Job*> jobs = work_.take_jobs();
+    std::stable_partition(jobs.begin(), jobs.end(), [&](Job* job) { return is_to_leave(*job); });
+    for (Job* const job : jobs) {
+        const JobDemand spec = spec_of(*job, wish(*job));
+        MUST(solver_.change_job(job->key, spec));
+        if (context_.log) context_.log->told(*job, spec);
+        work_.place(*job);
+    }
+    return true;
 }
 
 void Allocation::take_changes(std::span<const Change> changes) {

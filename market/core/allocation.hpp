@@ -16,6 +16,7 @@
 
 #include "market/core/admission.hpp"
 #include "market/core/book.hpp"
+#include "market/core/equal_jobs.hpp"
 #include "market/core/gang_list.hpp"
 #include "market/core/job_waits.hpp"
 #include "market/core/market_context.hpp"
@@ -33,14 +34,15 @@ class Allocation final : public Admission::Jobs {
     using Problem = OutsideSolver::Problem;
 
     Allocation(const MarketContext& context, Book& book, const Places& places, Solver& solver,
-               Admission& admission, JobWaits& waits, GangList& gangs, PricesInForce& prices,
-               Notes& notes, WorkList& work)
+               Admission& admission, JobWaits& waits, EqualJobs& equals, GangList& gangs,
+               PricesInForce& prices, Notes& notes, WorkList& work)
         : context_(context),
           book_(book),
           places_(places),
           solver_(solver),
           admission_(admission),
           waits_(waits),
+          equals_(equals),
           gangs_(gangs),
           prices_(prices),
           notes_(notes),
@@ -86,6 +88,12 @@ class Allocation final : public Admission::Jobs {
     Wish wish(const Job& job) const { return wish(job, job.held); }
     Wish wish(const Job& job, Job::Held held) const;
     JobDemand spec_of(const Job& job, const Wish& wish) const;
+    void tell_jobs(Nanos now);
+    void tell_job(Job& job, Nanos now);
+    void rank_among_equals(Job& job);
+    bool is_to_leave(const Job& job) const;
+    bool give_back_to_equals(std::span<const Change> changes);
+    void take_held(const Admission::Decision& decision, Nanos now);
     void seat_inside(Job& job, const Wish& wish);
     void place_is_known(const Wish& wish);
     void leave(Job& job);
@@ -103,6 +111,7 @@ class Allocation final : public Admission::Jobs {
     Solver& solver_;
     Admission& admission_;
     JobWaits& waits_;
+    EqualJobs& equals_;
     GangList& gangs_;
     PricesInForce& prices_;
     Notes& notes_;

@@ -71,13 +71,29 @@ Reason Explain::why_stopped(const Job& job) const {
                                    : why_waiting(job, solver_).text());
 }
 
-// The least bid with which the job has a place and is within its user's limits.
+// The least bid with which the job has a place and is within its user's limits. With another bid
+// it has its own turn again, unless equal jobs have places at that bid: then the next whole unit
+// beats them.
 std::optional<Money> Explain::starting_bid(const Job& job, const Solver& solver) const {
-    const auto bid = solver.winning_bid(job.key);
-    if (!bid || !job.user || !job.user->record.limits.any()) return bid;
-    const auto within =
-        Admission::bid_within(allocation_, *job.user, job.record.report.terms.cpus, solver);
-    return within ? std::optional(std::max(*bid, *within)) : std::nullopt;
+    constexpr int tried_most = 64;
+    const auto asker = [&](const Turn& turn) { return Asker{turn.arrival, job.key, turn.weight}; };
+    const Turn own{job.weight, job.record.report.submitted};
+    auto bid = solver.winning_bid(asker(own));
+    if (!bid) return bid;
+    if (job.user && job.user->record.limits.any()) {
+        const auto within = Admission::bid_within(allocation_, *job.user,
+                                                  job.record.report.terms.cpus, job.weight, solver);
+        if (!within) return std::nullopt;
+        bid = std::max(*bid, *within);
+    }
+    for (int tried = 0; tried < tried_most; ++tried) {
+        const Turn turn = equals_.turn_at(job, *bid);
+        if (turn == own) break;
+        const auto least = solver.winning_bid(asker(turn));
+        if (!least || *least <= *bid) break;
+        bid = above(*bid);
+    }
+    return bid <= money_max ? bid : std::nullopt;
 }
 
 // Whether `bid`, the least that wins it a place, is what beats a job of its own user that runs or
@@ -92,7 +108,8 @@ bool Explain::would_beat_own(const Job& job, Money bid) const {
         if (++looked_at > looked_at_max) return false;
         const Job* const other = book_.find(id);
         if (!other || other == &job) continue;
-        const Money beats = least_weighed(weighed(other->bid, other->weight), job.weight);
+        const Money beats =
+            least_weighed(weighed(other->bid, EqualJobs::turn_of(*other).weight), job.weight);
         if (bid == beats || bid == above(beats) || (several && bid > beats)) return true;
     }
     return false;

@@ -14,6 +14,7 @@
 #include "market/core/bidding.hpp"
 #include "market/core/book.hpp"
 #include "market/core/comment_rounds.hpp"
+#include "market/core/equal_jobs.hpp"
 #include "market/core/gang_list.hpp"
 #include "market/core/market_context.hpp"
 #include "market/core/notes.hpp"
@@ -31,13 +32,15 @@ namespace souk::market {
 class Explain final : public Notes::Texts {
   public:
     Explain(const MarketContext& context, Book& book, const Places& places, const Solver& solver,
-            const Allocation& allocation, const GangList& gangs, const Bidding& bids,
-            const PricesInForce& price_rounds, const Settling& settling, Notes& notes)
+            const Allocation& allocation, const EqualJobs& equals, const GangList& gangs,
+            const Bidding& bids, const PricesInForce& price_rounds, const Settling& settling,
+            Notes& notes)
         : context_(context),
           book_(book),
           places_(places),
           solver_(solver),
           allocation_(allocation),
+          equals_(equals),
           gangs_(gangs),
           bids_(bids),
           prices_(price_rounds),
@@ -84,6 +87,7 @@ class Explain final : public Notes::Texts {
     const Places& places_;
     const Solver& solver_;
     const Allocation& allocation_;
+    const EqualJobs& equals_;
     const GangList& gangs_;
     const Bidding& bids_;
     const PricesInForce& prices_;

@@ -30,13 +30,13 @@ Market::Market(MarketOptions options)
       funds_(context_, book_, ledger_, days_, admission_, billing_, alarms_, notes_, work_),
       bids_(context_, book_, solver_, settling_, billing_, notes_, work_),
       prices_(context_, book_, ledger_, solver_, billing_),
-      allocation_(context_, book_, places_, solver_, admission_, waits_, gangs_, prices_, notes_,
-                  work_),
+      allocation_(context_, book_, places_, solver_, admission_, waits_, equals_, gangs_, prices_,
+                  notes_, work_),
       suspended_(book_, solver_, allocation_, alarms_),
       reports_(context_, book_, solver_, orders_, notes_, rooms_, alarms_, waits_, billing_, funds_,
                bids_, suspended_, work_),
-      explain_(context_, book_, places_, solver_, allocation_, gangs_, bids_, prices_, settling_,
-               notes_),
+      explain_(context_, book_, places_, solver_, allocation_, equals_, gangs_, bids_, prices_,
+               settling_, notes_),
       placement_(context_, book_, places_, solver_, orders_, rooms_, alarms_, allocation_, gangs_,
                  suspended_, explain_, reports_, settling_, work_),
       reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_,
@@ -298,6 +298,7 @@ void Market::flush(Nanos now, Outputs& out) {
 void Market::forget_finished() {
     while (Job* const job = book_.one_too_many()) {
         if (job->in_solver) solver_.remove_job(job->key);
+        equals_.leave(*job);
         work_.forget(*job);
         book_.forget(*job);
     }

@@ -55,6 +55,7 @@
 #include "market/core/bidding.hpp"
 #include "market/core/billing.hpp"
 #include "market/core/book.hpp"
+#include "market/core/equal_jobs.hpp"
 #include "market/core/explain.hpp"
 #include "market/core/gang_list.hpp"
 #include "market/core/job_alarms.hpp"
@@ -311,6 +312,7 @@ class Market {
     Settling settling_;
     Notes notes_;
     WorkList work_;
+    EqualJobs equals_{work_};
     JobAlarms alarms_;
     RoomClaims rooms_;
     JobWaits waits_;

@@ -57,6 +57,25 @@ struct Failed {
     bool operator==(const Failed&) const = default;
 };
 
+// How a job ranks among those of equal bids: after its wait, then by its arrival.
+struct Turn {
+    int32_t weight = weight_plain;
+    Nanos arrival;
+    bool operator==(const Turn&) const = default;
+};
+
+struct Job;
+
+// A job among the equal ones of its user (equal_jobs.hpp).
+struct EqualJob {
+    const void* list = nullptr;  // null: it is in none
+    ClassKey place = class_none;
+    Nanos submitted;  // as the list counts it
+    Turn own;
+    // The jobs with which it has exchanged turns; null: it has its own.
+    Job *has_turn_of = nullptr, *turn_is_with = nullptr;
+};
+
 // One job as the market sees it.
 struct Job {
     enum class Held : uint8_t { none, jobs, cpus };  // by which limit of its user
@@ -112,6 +131,7 @@ struct Job {
     // weighs_until on.
     Nanos waits_from = Nanos::never(), weighs_until = Nanos::never();
     int32_t weight = weight_plain;
+    EqualJob equal;
     std::optional<double> in_time;  // Bid::in_time
     Booked booked = Booked::no;
     NodeName booked_on;         // clears, holds, inside: where

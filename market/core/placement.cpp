@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "market/core/claims.hpp"
+#include "market/core/equal_jobs.hpp"
 
 namespace souk::market {
 
@@ -261,6 +262,8 @@ void Placement::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
             continue;
         const Node* const target = allocation_.target_of(*job);
         if (!target || target == wanted || places_.cannot_leave(*job)) continue;
+        // Equal jobs that both run gain nothing by changing places.
+        if (blocked.phase() == JobPhase::running && EqualJobs::are_equal(blocked, *job)) continue;
         if (!least || job->bid < least->bid) least = job;
     }
     if (!least) return;

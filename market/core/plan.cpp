@@ -6,11 +6,14 @@
 #include <set>
 #include <tuple>
 
+#include "market/core/equal_jobs.hpp"
 #include "market/core/job_rest.hpp"
 #include "market/core/open_hours.hpp"
 
 namespace souk::market {
 namespace {
+
+Money counted(const Job& job) { return weighed(job.bid, EqualJobs::turn_of(job).weight); }
 
 struct Waiting {
     const Job* job = nullptr;
@@ -105,8 +108,7 @@ class Drawing {
         }
         std::sort(waiting.begin(), waiting.end(), [](const Waiting& a, const Waiting& b) {
             const auto key = [](const Job& j) {
-                return std::tuple(-weighed(j.bid, j.weight).micro, j.record.report.submitted,
-                                  j.id());
+                return std::tuple(-counted(j).micro, EqualJobs::turn_of(j).arrival, j.id());
             };
             return key(*a.job) < key(*b.job);
         });
@@ -154,7 +156,7 @@ class Drawing {
         Waiting w{r.job, r.rest};
         w.rest.take(at_ - r.from, m.node->record.report.speed);
         const auto before = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& o) {
-            return weighed(o.job->bid, o.job->weight) < weighed(w.job->bid, w.job->weight);
+            return counted(*o.job) < counted(*w.job);
         });
         waiting_.insert(before, w);
         // It may fit elsewhere.

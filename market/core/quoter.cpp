@@ -142,10 +142,10 @@ Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
         [](const Quote::Place& a, const Quote::Place& b) { return a.speed > b.speed; });
     quote.runs = quote.running == q.jobs;
     const Job& last = trial.guests.back();
-    const auto within =
-        view_.book.day_is_spent(trial.user)
-            ? std::nullopt
-            : Admission::bid_within(view_.jobs, trial.user, q.terms.cpus, trial.solver);
+    const auto within = view_.book.day_is_spent(trial.user)
+                            ? std::nullopt
+                            : Admission::bid_within(view_.jobs, trial.user, q.terms.cpus,
+                                                    weight_plain, trial.solver);
     const auto best = view_.solver.winning_bid(view_.jobs.spec_of(last, Job::Held::none));
     if (within && best) quote.winning_bid = std::max(*within, *best);
     return quote;

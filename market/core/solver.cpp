@@ -637,8 +637,14 @@ std::optional<Money> Solver::worth(JobKey key) const {
 }
 
 std::optional<Money> Solver::winning_bid(JobKey key) const {
+    const uint32_t i = impl_->market.find_job(key);
+    if (i == Allocator::none) return std::nullopt;
+    return winning_bid(Asker{impl_->market.jobs()[i].arrival(), key, impl_->market.weight_of(i)});
+}
+
+std::optional<Money> Solver::winning_bid(const Asker& as) const {
     const Allocator& market = impl_->market;
-    const uint32_t i = market.find_job(key);
+    const uint32_t i = market.find_job(as.key);
     if (i == Allocator::none) return std::nullopt;
     const auto& job = market.jobs()[i];
     if (job.slot != Allocator::none || job.pin != Pin::free) return std::nullopt;
@@ -650,10 +656,9 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
         for (const Allocator::Machine& m : market.machines())
             if (m.key != details.only) barred.push_back(m.key);
     std::sort(barred.begin(), barred.end());
-    const Asker asker{job.arrival(), key, market.weight_of(i)};
-    const auto least = least_bid(job.cpus, job.memory_mb, barred, asker);
+    const auto least = least_bid(job.cpus, job.memory_mb, barred, as);
     if (!least || !job.named) return least;
-    const auto named = LeastBids::with_named(market, i, barred, asker);
+    const auto named = LeastBids::with_named(market, i, barred, as);
     return named ? std::optional(std::max(*least, *named)) : std::nullopt;
 }
 

@@ -174,6 +174,8 @@ class Solver {
     // The least bid per CPU-hour that makes a job which does not run, run now (rounded up to what
     // beats the bid in the way); nullopt: it runs, is pinned, or no bid can.
     std::optional<Money> winning_bid(JobKey key) const;
+    // The same if the job that `as` names had come then, and its bid weighed so.
+    std::optional<Money> winning_bid(const Asker& as) const;
     // The same for a job that is not here; its value, state and place do not matter.
     std::optional<Money> winning_bid(const JobDemand& spec) const;
     // The least that a new job of one CPU and no memory must bid to get a place on this provider

@@ -23,6 +23,8 @@ class WorkList {
         touched_.insert(job);
         due_ = true;
     }
+    // The solver is told of it in this decision, too, which asks for no other one.
+    void tell(Job& job) { touched_.insert(job); }
     void touch(Node& node) {
         touched_nodes_.insert(node);
         notes_.of(node);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "market/core/equal_jobs.hpp"
+
 namespace souk {
 
 using market::Hold;
@@ -128,8 +130,9 @@ void write_bidding(JsonWriter& w, const Job& job, Nanos now) {
     if (const SiteWish& wish = *terms.sites; !wish.names.empty())
         w.field("sites", wish.names).field("prefer", wish.cheapest ? "cost" : "finish");
     w.field("waited_s", Market::waited(job, now).seconds());
-    if (job.weight != market::weight_plain)
-        w.field("counts_as", market::weighed(job.bid, job.weight));
+    if (const int32_t weight = market::EqualJobs::turn_of(job).weight;
+        weight != market::weight_plain)
+        w.field("counts_as", market::weighed(job.bid, weight));
 }
 
 }  // namespace

@@ -116,8 +116,10 @@ START_TEST(nobody_is_passed_by_a_later_bid_that_counts_for_less) {
             }
         };
         for (int step = 0; step < 60; ++step) {
+            // Each of a user of its own: equal jobs of one user exchange their turns.
             if (rng.chance(0.5))
-                w.submit("n1", rng.between(1, 12), hours(static_cast<int64_t>(rng.between(1, 3))));
+                w.submit("n1", rng.between(1, 12), hours(static_cast<int64_t>(rng.between(1, 3))),
+                         1, 100, {}, 1'000 + static_cast<uint32_t>(step));
             w.run_for(Nanos::from_s(static_cast<int64_t>(rng.between(600, 3'600))));
         }
     }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Limits of users in markets at random: against one pass over all, and without envy.
+#include <array>
+
 #include "kernel/base/rng.hpp"
 #include "market/core/rank.hpp"
 #include "tests/unit/market_world.hpp"
@@ -67,7 +69,27 @@ struct Quiet {
         };
         std::sort(order.begin(), order.end(),
                   [&](const Job* a, const Job* b) { return rank(a) < rank(b); });
+        exchange_turns(order);
         return order;
+    }
+    // Equal jobs of one user have the turns of all of them, the one in the best place the first.
+    void exchange_turns(std::vector<const Job*>& order) const {
+        std::map<std::array<int64_t, 4>, std::vector<size_t>> equal;
+        for (size_t i = 0; i < order.size(); ++i) {
+            const JobTerms& t = order[i]->record.report.terms;
+            equal[{order[i]->record.report.uid, order[i]->bid.micro, t.cpus, t.memory_mb}]
+                .push_back(i);
+        }
+        const auto place = [&](const Job* j) {
+            return runs(j) ? class_at(j->record.report.where) : class_none;
+        };
+        for (const auto& [key, turns] : equal) {
+            std::vector<const Job*> all;
+            for (const size_t i : turns) all.push_back(order[i]);
+            std::stable_sort(all.begin(), all.end(),
+                             [&](const Job* a, const Job* b) { return place(a) < place(b); });
+            for (size_t i = 0; i < turns.size(); ++i) order[turns[i]] = all[i];
+        }
     }
     static bool runs(const Job* job) { return job->phase() == JobPhase::running; }
     bool lets(uint32_t uid, size_t jobs, int64_t cpus, int32_t more) {

@@ -28,7 +28,7 @@ START_TEST(a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends) {
     w.run_for(s(1));
     ck_assert_text(w.where(high), "n1");
     ck_assert_text(w.where(low), "frozen");
-    ck_assert_text(w.comment(low), "displaced by job n1.2 at 200; 200 would win it back");
+    ck_assert_text(w.comment(low), "displaced by job n1.2 at 200; 201 would win it back");
     ck_assert_text(w.jobs[low].note.comment, w.comment(low));
     w.run_for(s(6));
     ck_assert_text(w.where(high), "finished");
@@ -71,7 +71,7 @@ START_TEST(a_report_from_before_a_freeze_does_not_hide_who_displaced_the_job) {
     ck_assert(w.market->report("n1", earlier, w.now).has_value());  // crossed the order
     w.run_for(s(5));
     ck_assert_text(w.where(low), "frozen");
-    ck_assert_text(w.comment(low), "displaced by job n1.2 at 200; 200 would win it back");
+    ck_assert_text(w.comment(low), "displaced by job n1.2 at 200; 201 would win it back");
 }
 END_TEST
 

@@ -81,7 +81,7 @@ START_TEST(what_nothing_is_decided_about_counts_first) {
     // It really runs: no other may begin beside it, and it may go on.
     least.user->cpus = 1;
     ck_assert(!Admission::has_room(*hall.book.find({"n1", 2})) && Admission::has_room(least));
-    ck_assert(!Admission::bid_within(hall, *least.user, 1, hall.solver));
+    ck_assert(!Admission::bid_within(hall, *least.user, 1, weight_plain, hall.solver));
 }
 END_TEST
 
@@ -92,7 +92,7 @@ START_TEST(a_job_on_trial_is_judged_like_a_real_one_and_leaves_no_trace) {
     hall.decide();
     ck_assert_text(hall.running(), "1 2");
     User user = hall.book.user(7);
-    ck_assert(*Admission::bid_within(hall, user, 1, hall.solver) == Money::units(11));
+    ck_assert(*Admission::bid_within(hall, user, 1, weight_plain, hall.solver) == Money::units(11));
     for (const int64_t bid : {5, 11}) {
         std::vector<Job> guests(1);
         Job& guest = guests[0];

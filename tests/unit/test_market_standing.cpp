@@ -49,7 +49,7 @@ START_TEST(a_displaced_job_stands_costs_nothing_and_goes_on_where_it_stood) {
     w.run_for(s(1));
     ck_assert_text(w.where(high), "n1");
     ck_assert(stands(w, low));
-    ck_assert_text(w.comment(low), "displaced by job n1.2 at 50; 50 would win it back");
+    ck_assert_text(w.comment(low), "displaced by job n1.2 at 50; 51 would win it back");
     ck_assert(says(w, low, "stands_here"));
     ck_assert(w.orders[1].kind == Order::Kind::suspend && w.orders[1].stand);
     const Money cost = w.cost(low);

@@ -121,15 +121,33 @@ START_TEST(an_equal_bid_is_enough_for_who_came_first) {
     World w;
     w.add_node("n1", 100, 0);
     w.run_for(Nanos::from_s(4));
-    const JobId first = w.submit("n1", 30);
+    const JobId first = w.submit_as(1'001, "n1", 30);
     w.run_for(Nanos::from_s(1));
-    const JobId second = w.submit("n1", 40);
+    const JobId second = w.submit_as(1'002, "n1", 40);
     w.run_for(Nanos::from_s(60));
     ck_assert_text(w.comment(first), "displaced by job n1.2 at 40; 40 would win it back");
     bids(w, first, Money::units(40));
     w.run_for(Nanos::from_s(60));
     ck_assert_text(w.where(first), "n1");
     ck_assert_text(w.comment(second), "displaced by job n1.1 at 40; 41 would win it back");
+}
+END_TEST
+
+START_TEST(an_equal_bid_is_not_enough_where_a_job_of_the_same_user_bids_it_and_runs) {
+    World w;
+    w.add_node("n1", 100, 0);
+    w.run_for(Nanos::from_s(4));
+    const JobId first = w.submit("n1", 30);
+    w.run_for(Nanos::from_s(1));
+    w.submit("n1", 40);
+    w.run_for(Nanos::from_s(60));
+    ck_assert_text(w.comment(first), "displaced by job n1.2 at 40; 41 would win it back");
+    bids(w, first, Money::units(40));
+    w.run_for(Nanos::from_s(60));
+    ck_assert_text(w.where(first), "frozen");
+    bids(w, first, Money::units(41));
+    w.run_for(Nanos::from_s(60));
+    ck_assert_text(w.where(first), "n1");
 }
 END_TEST
 
@@ -204,5 +222,6 @@ UNIT_SUITE(reasons, a_job_that_its_home_lets_not_begin_yet_is_not_placed_and_say
            what_is_not_known_is_left_out_with_the_words_around_it,
            the_bid_that_a_reason_names_starts_the_job_and_one_step_below_does_not,
            an_equal_bid_is_enough_for_who_came_first,
+           an_equal_bid_is_not_enough_where_a_job_of_the_same_user_bids_it_and_runs,
            who_has_what_a_job_needs_and_does_not_offer_it_is_named,
            a_stored_reason_is_read_again_and_one_of_a_later_version_keeps_its_words);
