@@ -61,6 +61,10 @@ void InsidePlaces::place(const std::set<JobId>& booked, const Put& put) {
 void InsidePlaces::place_unit(const std::vector<Job*>& unit, std::map<JobId, Room>& rooms,
                               const Put& put) {
     const JobReport& first = unit.front()->record.report;
+    const auto may_run_in = [&](const Job& place) {
+        return place.record.report.uid == first.uid ||
+               (place.record.given != 0 && place.record.given == first.uid);
+    };
     const std::string& name = first.terms.booking->within;
     const auto wait = [&](ReasonCode code) {
         for (Job* const job : unit)
@@ -73,7 +77,7 @@ void InsidePlaces::place_unit(const std::vector<Job*>& unit, std::map<JobId, Roo
         return wait(ReasonCode::inside_waits);
     const auto id = parse_job_id(name);
     Job* const outer = id ? book_.find(*id) : nullptr;
-    if (!outer || outer->phase() == JobPhase::finished || outer->record.report.uid != first.uid ||
+    if (!outer || outer->phase() == JobPhase::finished || !may_run_in(*outer) ||
         !outer->record.report.terms.booking->holds ||
         !outer->record.report.terms.booking->within.empty())
         return wait(ReasonCode::inside_gone);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// InsidePlaces: which jobs run inside a place that another job of their user holds (srun --in). A
-// job inside takes no room of the market. Pure; part of Reservations.
+// InsidePlaces: which jobs run inside a place that another job of their user holds (srun --in), or
+// that was given to their user (marketctl give). A job inside takes no room of the market. Pure;
+// part of Reservations.
 #pragma once
 
 #include <functional>

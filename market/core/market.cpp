@@ -42,7 +42,7 @@ Market::Market(MarketOptions options)
       reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_,
                     run_times_),
       operators_(context_, trace_, book_, places_, solver_, notes_, billing_, funds_, allocation_,
-                 explain_, reports_, settling_, work_) {
+                 gangs_, explain_, reports_, settling_, work_) {
     const Status taken = solver_.set_options(context_.options.solver);
     MUST(taken);  // the caller checks them with Solver::set_options before
     places_.resources().set_licences(context_.options.resources);

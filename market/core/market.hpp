@@ -140,6 +140,11 @@ class Market {
     // -- people: one line for them, or why not. `uid` is the caller's, by the kernel's word.
 
     Result<std::string> cancel(const JobId& id, uint32_t uid) { return operators_.cancel(id, uid); }
+    Result<std::string> give(const JobId& id, uint32_t to, uint32_t uid) {
+        auto given = operators_.give(id, to, uid);
+        if (given) reservations_.note(*find(id));
+        return given;
+    }
     Result<std::string> move(const JobId& id, const NodeName& node, bool hold, uint32_t uid) {
         return operators_.move(id, node, hold, uid);
     }

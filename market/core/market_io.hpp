@@ -121,6 +121,8 @@ struct JobRecord {
     bool unbacked = false;  // its home alone says that it is where its report has it
     Sparse<Contract> contract = {};
     Sparse<Promised> promised = {};
+    // It holds a place in which this user, too, may run programs (marketctl give); 0: nobody.
+    uint32_t given = 0;
 };
 
 struct NodeRecord {
@@ -198,6 +200,7 @@ enum class Input : uint8_t {
     freeze,
     thaw,
     release,
+    give,
     set_limits,
     move_money,
     write_off,

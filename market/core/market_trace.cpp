@@ -21,6 +21,7 @@ const char* to_string(Input input) {
         case Input::freeze: return "freeze";
         case Input::thaw: return "thaw";
         case Input::release: return "release";
+        case Input::give: return "give";
         case Input::set_limits: return "set_limits";
         case Input::move_money: return "move_money";
         case Input::write_off: return "write_off";

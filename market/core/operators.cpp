@@ -135,6 +135,35 @@ Result<std::string> Operators::release(const JobId& id, uint32_t uid) {
     return "job " + id.text() + " is released";
 }
 
+Result<std::string> Operators::give(const JobId& id, uint32_t to, uint32_t uid) {
+    trace_.heard(Input::give, id);
+    Job* const job = book_.find(id);
+    if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
+    const JobReport& r = job->record.report;
+    if (uid != root_uid && uid != r.uid)
+        return fail(CauseCode::not_allowed, "job " + id.text() + " belongs to another user");
+    if (job->phase() == JobPhase::finished)
+        return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
+    if (!r.terms.booking->holds)
+        return fail(CauseCode::not_possible,
+                    "job " + id.text() +
+                        " runs a program of its user: only a place without one can be given "
+                        "(srun --allocate)");
+    if (to != 0 && (to == r.uid || is_project(to)))
+        return fail(CauseCode::invalid, "a place is given to another user");
+    std::vector<Job*> all{job};
+    if (is_component(*job)) all = gangs_.of(*job);
+    for (Job* const one : all) {
+        one->record.given = to;
+        book_.save(*one);
+        work_.touch(*one);
+    }
+    if (to == 0) return "the place of job " + id.text() + " is its user's alone";
+    const auto user = book_.users().find(to);
+    return (user == book_.users().end() ? "user " + std::to_string(to) : called(user->second)) +
+           " may run programs in the place of job " + id.text() + ": srun --in " + id.text();
+}
+
 Operators::Outcome Operators::outcome(const JobId& id, const NodeName& name, bool freezes,
                                       uint64_t failures) const {
     const Job* const job = book_.find(id);

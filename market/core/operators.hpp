@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Operators: what people order about jobs and nodes, and what has become of such an order. Each
 // order answers with one line for people, or why not. `uid` is the caller's, by the kernel's word;
-// all but cancel are root's alone. It owns no data: orders are kept in the jobs. Pure; part of
-// Market.
+// all but cancel and give are root's alone. It owns no data: orders are kept in the jobs. Pure;
+// part of Market.
 #pragma once
 
 #include <string>
@@ -11,6 +11,7 @@
 #include "market/core/billing.hpp"
 #include "market/core/book.hpp"
 #include "market/core/explain.hpp"
+#include "market/core/gang_list.hpp"
 #include "market/core/job_reports.hpp"
 #include "market/core/market_context.hpp"
 #include "market/core/market_trace.hpp"
@@ -32,8 +33,8 @@ class Operators {
 
     Operators(const MarketContext& context, const MarketTrace& trace, Book& book, Places& places,
               Solver& solver, Notes& notes, Billing& billing, UserFunds& funds,
-              const Allocation& allocation, const Explain& explain, JobReports& reports,
-              const Settling& settling, WorkList& work)
+              const Allocation& allocation, GangList& gangs, const Explain& explain,
+              JobReports& reports, const Settling& settling, WorkList& work)
         : context_(context),
           trace_(trace),
           book_(book),
@@ -43,6 +44,7 @@ class Operators {
           billing_(billing),
           funds_(funds),
           allocation_(allocation),
+          gangs_(gangs),
           explain_(explain),
           reports_(reports),
           settling_(settling),
@@ -54,6 +56,8 @@ class Operators {
     Result<std::string> thaw(const JobId& id, const NodeName& node_or_empty, bool hold,
                              uint32_t uid);
     Result<std::string> release(const JobId& id, uint32_t uid);
+    // Another user may run programs in the place that the job holds; `to` 0: nobody any more.
+    Result<std::string> give(const JobId& id, uint32_t to, uint32_t uid);
     // Says what has become of such an order since the job had that many failures. `name`: a move's
     // node, empty for a freeze or a thaw. `freezes`: the order was a freeze.
     Outcome outcome(const JobId& id, const NodeName& name, bool freezes, uint64_t failures) const;
@@ -78,6 +82,7 @@ class Operators {
     Billing& billing_;
     UserFunds& funds_;
     const Allocation& allocation_;
+    GangList& gangs_;
     const Explain& explain_;
     JobReports& reports_;
     const Settling& settling_;

@@ -98,7 +98,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("waits_since", &market::JobRecord::waits_since, rule::time),
             field("unbacked", &market::JobRecord::unbacked),
             field("contract", &market::JobRecord::contract, rule::unless_same),
-            field("promised", &market::JobRecord::promised, rule::unless_same));
+            field("promised", &market::JobRecord::promised, rule::unless_same),
+            field("given", &market::JobRecord::given));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),

@@ -230,9 +230,9 @@ bool MarketTrust::may_vouch(uint64_t number, const Connection& c, JobReport& rep
 // the user whose souk-web it is.
 void MarketTrust::audit(const Connection& c, const wire::CtlRequest& request, bool by_page) const {
     constexpr std::string_view orders[] = {
-        "cancel",     "move",   "freeze",      "thaw",    "release",  "hold",
-        "user-limit", "backup", "node",        "set",     "deposit",  "withdraw",
-        "transfer",   "payout", "node-forget", "project", "peer-add", "peer-remove"};
+        "cancel",      "move",    "freeze",   "thaw",        "release",  "hold",     "user-limit",
+        "backup",      "node",    "set",      "deposit",     "withdraw", "transfer", "payout",
+        "node-forget", "project", "peer-add", "peer-remove", "give"};
     if ((!by_page && (c.local || c.kind != Connection::Kind::tool)) ||
         std::find(std::begin(orders), std::end(orders), request.verb) == std::end(orders))
         return;

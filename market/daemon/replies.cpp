@@ -375,6 +375,22 @@ Result<std::string> hold_each(const Context& c, bool holds) {
 Result<std::string> hold(const Context& c) { return hold_each(c, true); }
 Result<std::string> release(const Context& c) { return hold_each(c, false); }
 
+// ID and USER; "-": nobody any more.
+Result<std::string> give(const Context& c) {
+    TRY_ASSIGN(const JobId id, live_job(c));
+    uint32_t to = 0;
+    if (c.args[1] != "-") {
+        TRY_ASSIGN(to, user_of(c.market, c.args[1]));
+        if (to == market::root_uid)
+            return fail(CauseCode::invalid, "root has no jobs: a place is given to another user");
+    }
+    TRY_ASSIGN(const std::string line, c.market.give(id, to, c.uid));
+    JsonWriter w;
+    w.begin_object().field("id", id.text()).field("message", line);
+    if (to != 0) w.field("given", called_by(c.market, to));
+    return w.end_object().take();
+}
+
 Result<std::string> node_lost(const Context& c) {
     TRY_ASSIGN(const std::string line, c.market.write_off(c.args[1], c.uid));
     JsonWriter w;
@@ -468,6 +484,7 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"user-limit", {any_args, user_limit}},
         {"project", {3, project}},
         {"limits", {0, limits}},
+        {"give", {2, give}},
         {"node", {2, node_lost}},
         {"node-forget", {1, node_forget}},
         {"set", {3, set_option}},

@@ -3,6 +3,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/wire/messages.hpp"
+#include "market/daemon/user_replies.hpp"
 
 namespace souk {
 namespace {
@@ -53,6 +54,7 @@ void write(JsonWriter& w, const Job& job, const Market& market, Nanos now, uint3
         w.field("end_unix_s", (start + asked.span).seconds());
     w.field("for_s", asked.span.seconds()).field("early", asked.early);
     if (asked.promise) w.field("promise", true);
+    if (job.record.given != 0) w.field("given", called_by(market, job.record.given));
     if (c.is_sold() && !c.node.empty()) w.field("node", c.node);
     if (!told) {
         w.end_object();

@@ -43,7 +43,7 @@ bool is_for_sites(std::string_view verb) {
 bool names_jobs(std::string_view verb) {
     constexpr std::string_view verbs[] = {"job",    "why",   "story",   "load", "output",
                                           "cancel", "hold",  "release", "move", "freeze",
-                                          "thaw",   "await", "offers"};
+                                          "thaw",   "await", "offers",  "give"};
     return std::ranges::find(verbs, verb) != std::end(verbs);
 }
 

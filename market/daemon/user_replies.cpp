@@ -40,10 +40,7 @@ void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
     w.begin_object().field("user", name_of(market, uid)).field("uid", uid);
     if (market::is_project(uid)) {
         w.key("members").begin_array();
-        for (const uint32_t member : user.record.members) {
-            const std::string name = name_of(market, member);
-            w.value(name.empty() ? std::to_string(member) : name);
-        }
+        for (const uint32_t member : user.record.members) w.value(called_by(market, member));
         w.end_array();
     }
     if (l.spend_per_day) w.field("spend_per_day", *l.spend_per_day);
@@ -104,6 +101,11 @@ std::string name_of(const Market& market, uint32_t uid) {
     for (const auto& [id, job] : market.jobs())
         if (job.record.report.uid == uid) return job.record.report.user;
     return {};
+}
+
+std::string called_by(const Market& market, uint32_t uid) {
+    std::string name = name_of(market, uid);
+    return name.empty() ? std::to_string(uid) : name;
 }
 
 Result<uint32_t> user_of(const Market& market, const std::string& who) {

@@ -13,6 +13,8 @@ namespace souk {
 // A user by number, or by the name that his homes or an operator gave him. And that name; empty:
 // none is known.
 std::string name_of(const market::Market& market, uint32_t uid);
+// The name, or the number where none is known.
+std::string called_by(const market::Market& market, uint32_t uid);
 Result<uint32_t> user_of(const market::Market& market, const std::string& who);
 
 // `who`: a user; "-": all that have a limit and that `uid` may see.

@@ -52,6 +52,7 @@ ELSEWHERE = [
     ("pvdctl evict", "cluster/test_owner_rules.py", '"evict", job.id'),
     ("pvdctl watch", "tools/test_pvdctl.py", '"pvdctl", "watch"'),
     ("srun --in", "cluster/test_reservations.py", '"--in", place'),
+    ("marketctl give", "cluster/test_reservations.py", '"give", place'),
     ("srun -p 40 --resource", "cluster/test_resources.py", '"--resource", "gpu"'),
     # The files of this one must lie where they can be copied by reference.
     ("srun -p 40 --files=home --checkpoint-every 10m --files-snapshot",

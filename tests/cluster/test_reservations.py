@@ -86,3 +86,23 @@ def test_programs_run_in_a_place_that_is_held(wide):
     market.tool("marketctl", "cancel", *steps[1:])
     text = market.tool("marketctl", "plan", "--if", "n1 off at 23:59").stdout
     assert re.search(r"^Node +From", text)
+
+
+def test_a_place_that_is_given_runs_programs_of_that_user(wide):
+    market, other = wide, {"user": 65534, "group": 65534, "extra_groups": []}
+    place = submit(market, "-p", "90", "-c", "2", "-m", "400M", "--allocate", "--for", "1h")
+    market.until_runs(place)
+    id = market.tool("srun", "--detach", "--in", place, "-m", "64M", "sleep", "300",
+                     **other).stdout.strip()
+    market.until_reason(id, "inside_gone")
+    refused = market.tool("marketctl", "give", place, "65534", check=False, **other)
+    assert refused.returncode == 1 and "belongs to another user" in refused.stderr
+    refused = market.tool("marketctl", "give", id, "1234", check=False)
+    assert refused.returncode == 1 and "only a place without one can be given" in refused.stderr
+    assert f"srun --in {place}" in market.tool("marketctl", "give", place, "65534").stdout
+    assert market.until_runs(id)["price"] == 0
+    assert booked(market, place)["given"] in ("nobody", "65534")
+    market.tool("marketctl", "give", place, "-")
+    market.until_reason(id, "inside_gone")
+    assert "given" not in booked(market, place)
+    market.tool("marketctl", "cancel", id, place)

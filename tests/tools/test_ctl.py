@@ -106,6 +106,8 @@ from fake import LIMIT, PROVIDER, Agentd, answer
     ("marketctl", ["cancel", "n1.1[1%2]"], "'1%2' is no list of indexes"),
     ("marketctl", ["hold"], "hold: a job's id is missing"),
     ("marketctl", ["release", "n1"], "'n1' is not a job id"),
+    ("marketctl", ["give", "n1.7"], "give: a user is missing"),
+    ("marketctl", ["give", "n1.7", "anna", "eva"], "give: unexpected argument 'eva'"),
     ("marketctl", ["cancel", "n1.9-3"], "'n1.9-3' is no range of at most 10000 jobs"),
     ("marketctl", ["lj", "--needs", "gpu"], "lj: --needs is for list-providers"),
     ("marketctl", ["backup"], "backup: a file is missing"),

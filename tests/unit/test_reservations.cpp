@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market: places that are sold ahead of their time (srun --start, --for), and jobs inside the
 // places of others (srun --in).
+// Long: one way to book for all of them.
 #include <random>
 
 #include "tests/unit/market_world.hpp"
@@ -235,6 +236,43 @@ START_TEST(jobs_inside_a_place_take_its_room_and_pay_nothing) {
     w.run_for(s(10));
     ck_assert(w.phase(two) == JobPhase::frozen);
     ck_assert(code(w, two) == ReasonCode::inside_gone);
+    ck_assert_text(w.market->audit(), "");
+}
+END_TEST
+
+START_TEST(a_place_that_is_given_takes_programs_of_that_user_until_it_is_taken_back) {
+    World w = world();
+    w.add_node("n1", 100, 1, 4);
+    w.run_for(s(2));
+    const JobId place = book(w, "n1", 20, {.cpus = 3, .holds = true}, 1'001),
+                program = w.submit("n1", 1);
+    w.run_for(s(5));
+    ck_assert(!w.market->give(place, 1'002, 1'002));
+    ck_assert(!w.market->give(place, 1'001, 1'001));
+    ck_assert(!w.market->give(program, 1'002, 1'000));
+    const JobId one = book(w, "n1", 1, {.cpus = 2, .within = place.text()}, 1'002);
+    w.run_for(s(5));
+    ck_assert(code(w, one) == ReasonCode::inside_gone);
+    ck_assert(w.market->give(place, 1'002, 1'001).has_value());
+    w.run_for(s(5));
+    ck_assert_text(where(w, one), "n1");
+    w.run_for(s(60));
+    ck_assert(w.cost(one) == Money{});
+    ck_assert(w.cost(place) > Money{});
+    // It holds after a restart of the market, and for nobody else.
+    w.restart();
+    w.connect("n1");
+    w.run_for(s(30));
+    const JobId own = book(w, "n1", 1, {.within = place.text()}, 1'001),
+                third = book(w, "n1", 1, {.within = place.text()}, 1'003);
+    w.run_for(s(5));
+    ck_assert_text(where(w, one), "n1");
+    ck_assert(code(w, own) == ReasonCode::inside_full);  // all of its memory is taken
+    ck_assert(code(w, third) == ReasonCode::inside_gone);
+    ck_assert(w.market->give(place, 0, 1'001).has_value());
+    w.run_for(s(30));
+    ck_assert(w.phase(one) == JobPhase::frozen && code(w, one) == ReasonCode::inside_gone);
+    ck_assert_text(where(w, own), "n1");
     ck_assert_text(w.market->audit(), "");
 }
 END_TEST
@@ -672,6 +710,7 @@ UNIT_SUITE(reservations, a_place_is_kept_from_the_second_for_which_it_was_sold,
            a_price_of_a_time_to_come_is_the_owners_or_what_the_history_says,
            a_contract_outlives_the_market_and_a_node_that_leaves,
            jobs_inside_a_place_take_its_room_and_pay_nothing,
+           a_place_that_is_given_takes_programs_of_that_user_until_it_is_taken_back,
            all_components_are_sold_places_or_none, a_gang_runs_in_the_places_of_another_one,
            a_sold_place_moves_when_its_node_has_become_too_small,
            who_is_held_back_gives_nobody_room_and_a_user_buys_within_his_limit,

@@ -32,7 +32,7 @@ namespace {
 struct Verb {
     const char *name, *alias;
     // The letters say which words it takes: J a job, N a node, l "lost" or "forget", n a node that
-    // may be left out, a an account that may be left out, v "verify", f a file.
+    // may be left out, a an account that may be left out, u a user, v "verify", f a file.
     const char* takes;
     bool may_hold;
     Result<std::string> (*text)(const Answer&);  // null: says nothing
@@ -45,6 +45,7 @@ constexpr Verb verbs[] = {
     {"job", nullptr, "J", false, job_text},
     {"offers", nullptr, "J", false, offers_text},
     {"reservations", nullptr, "", false, reservations_text},
+    {"give", nullptr, "Ju", false, given_text},
     {"dump", nullptr, "", false, dump_text},
     {"move", nullptr, "JN", true, nullptr},
     {"freeze", nullptr, "J", true, nullptr},
@@ -223,6 +224,10 @@ const std::vector<VerbHelp> verbs_help = {
     {"list-jobs (lj)", "every live job (--state finish, --state all: also those that ended)"},
     {"list-providers (lp)", "every provider; with --needs those that a job could ask for so"},
     {"reservations", "places that are sold ahead or asked for (srun --start, --for)"},
+    {"give ID USER",
+     "another user may run programs in a place of yours, too (srun --allocate, --in), which you "
+     "pay "
+     "('-': nobody any more)"},
     {"plan", "what is to run where and until when: what is sold, what runs, what is likely then"},
     {"job ID",
      "all about one job; with --story the steps of its life, with --load what it uses; ID[*]: all "
@@ -317,6 +322,9 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
             if (word.empty()) return fail(std::string(name) + ": a file is missing");
             TRY_ASSIGN(std::string file, absolute(word));
             question.args.push_back(std::move(file));
+        } else if (takes[i] == 'u') {
+            if (word.empty()) return fail(std::string(name) + ": a user is missing");
+            question.args.emplace_back(word);
         } else if (takes[i] == 'v') {
             if (word != "verify") return fail("ledger: 'verify' is what can be done");
         } else if (takes[i] == 'l') {

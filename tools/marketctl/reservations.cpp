@@ -28,9 +28,14 @@ Result<std::string> reservations_text(const Answer& reservations) {
                 field(r, "price"),
                 field(r, "market_price"),
                 field(r, "cost"),
-                field(r, "user"),
+                field(r, "user") + (r.contains("given") ? " > " + field(r, "given") : ""),
                 field(r, "comment")};
     });
+}
+
+Result<std::string> given_text(const Answer& answer) {
+    TRY_ASSIGN(const Json given, parse_object(answer));
+    return field(given, "message");
 }
 
 }  // namespace souk::tools
