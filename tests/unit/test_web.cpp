@@ -12,7 +12,9 @@
 using namespace souk;
 using namespace souk::tools::web;
 using tools::Json;
+using tools::local_time;
 using tools::parse_json;
+using tools::promise_words;
 
 namespace {
 
@@ -159,6 +161,27 @@ START_TEST(a_figure_has_three_digits_at_most_and_what_does_not_apply_is_a_dash) 
 }
 END_TEST
 
+START_TEST(a_promise_of_a_deadline_is_told_in_one_line) {
+    Json job = {{"id", "n1.7"},
+                {"promise", "open"},
+                {"promise_unix_s", 1'700'000'000},
+                {"promise_price", 3.5},
+                {"promise_start_unix_s", 1'699'999'000},
+                {"promise_node", "n2"}};
+    const std::string by = local_time(job, "promise_unix_s"),
+                      from = local_time(job, "promise_start_unix_s");
+    ck_assert_text(promise_words(job), by + ", promised on n2 from " + from + " on, at 3.5");
+    job["promise"] = "kept";
+    ck_assert_text(promise_words(job), by + ", kept");
+    job["promise"] = "late";
+    job["promise_why"] = "its home was away";
+    ck_assert_text(promise_words(job), by + ", missed: its home was away");
+    ck_assert_text(promise_words({{"promise", "best_effort"}, {"finish_s", 7200}}),
+                   "2h00m after the submission, best effort");
+    ck_assert_text(promise_words({{"id", "n1.7"}}), "-");
+}
+END_TEST
+
 START_TEST(an_array_is_one_row_that_leads_to_its_jobs) {
     const Json rows = parse_json(R"([
         {"group": "n1.7", "kind": "array", "jobs": 12, "states": {"run": 4, "suspend": 8},
@@ -241,7 +264,8 @@ START_TEST(an_empty_page_says_what_to_do_next_and_an_axis_has_times_and_a_zone) 
 END_TEST
 
 UNIT_SUITE(web, a_figure_has_three_digits_at_most_and_what_does_not_apply_is_a_dash,
-           an_array_is_one_row_that_leads_to_its_jobs, each_visitor_is_offered_what_he_may_order,
+           a_promise_of_a_deadline_is_told_in_one_line, an_array_is_one_row_that_leads_to_its_jobs,
+           each_visitor_is_offered_what_he_may_order,
            an_empty_page_says_what_to_do_next_and_an_axis_has_times_and_a_zone,
            no_text_becomes_markup_and_no_text_leaves_its_address,
            a_list_leads_to_its_next_part_and_back_to_its_beginning,

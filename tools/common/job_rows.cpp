@@ -170,6 +170,24 @@ std::string row_name(const Json& row) {
     return is_group(row) || index == "-" || name == "-" ? name : name + "[" + index + "]";
 }
 
+std::string promise_words(const Json& job) {
+    const std::string promise = field(job, "promise");
+    if (promise == "-") return promise;
+    if (promise == "best_effort" || promise == "asked")
+        return duration(job, "finish_s") + " after the submission, " +
+               (promise == "asked" ? "no promise yet" : "best effort");
+    std::string text = local_time(job, "promise_unix_s");
+    if (promise != "open")
+        return text +
+               (promise == "kept" || promise == "withdrawn" ? ", " + promise : ", missed: ") +
+               (job.contains("promise_why") ? field(job, "promise_why") : "");
+    text += ", promised";
+    if (job.contains("promise_node")) text += " on " + field(job, "promise_node");
+    if (job.contains("promise_start_unix_s"))
+        text += " from " + local_time(job, "promise_start_unix_s") + " on";
+    return text + ", at " + money_figure(job, "promise_price");
+}
+
 std::vector<FoldedRow> folded_jobs(const Json& jobs) {
     std::map<std::string, std::vector<const Json*>> groups;
     for (const Json& job : jobs)

@@ -37,6 +37,10 @@ std::string row_price(const Json& row);
 // Returns the name, else the command; of one job of an array or gang with its number.
 std::string row_name(const Json& row);
 
+// Returns what the market has promised of the job's deadline, and what became of it; "-": it has
+// none.
+std::string promise_words(const Json& job);
+
 // One row of a folded list. It points into the list that it was made of.
 struct FoldedRow {
     const Json* job = nullptr;      // null: a group

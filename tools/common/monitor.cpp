@@ -424,7 +424,12 @@ std::vector<std::string> detail(const Seen& seen, const std::string& id) {
     const Json* one = find(seen, id);
     if (!one) return {id + " is not there any more"};
     std::vector<std::string> lines;
-    for (const auto& [key, value] : one->items()) write_value(lines, key, value);
+    for (const auto& [key, value] : one->items()) {
+        if (key == "promise")
+            lines.push_back(padded("deadline", 22, false) + " " + promise_words(*one));
+        else if (!key.starts_with("promise_"))
+            write_value(lines, key, value);
+    }
     if (!one->contains("node")) return lines;
     for (const Json& j : seen.jobs)
         if (field(j, "where") == id)

@@ -117,6 +117,7 @@ Html job(const Json& one, const Json& why, const Json& story, const std::string&
         facts.add("Cost so far", money_figure(one, "cost"));
     if (const std::string budget = money_figure(one, "budget"); budget != "0")
         facts.add("Budget", budget);
+    facts.add("Deadline", promise_words(one));
     facts.add("CPUs", field(one, "cpus")).add("Memory", megabytes(one, "memory_mb"));
     facts.add("Moves", field(one, "migrations")).add("Freezes", field(one, "freezes"));
     if (field(one, "failed_moves") != "0") facts.add("Failed moves", field(one, "failed_moves"));
