@@ -55,10 +55,13 @@ struct AlgorithmEntry {
     std::string_view alias;    // another name for it, or empty
     std::string_view options;  // the fields of SolverOptions that it reads
     std::unique_ptr<Algorithm> (*make)();
-    bool gangs = false;  // it places jobs of several components
-    bool ages = false;   // it ranks by JobDemand::weight
+    bool gangs = false;        // it places jobs of several components
+    bool ages = false;         // it ranks by JobDemand::weight
+    bool looks_ahead = false;  // it looks at JobDemand::ahead
 };
 // All there are; the first is the default.
 std::span<const AlgorithmEntry> algorithm_registry();
+// There is an algorithm of this name, and it looks ahead.
+bool looks_ahead(std::string_view name);
 
 }  // namespace souk::market

@@ -6,6 +6,7 @@
 
 #include "kernel/base/check.hpp"
 #include "market/core/change_reason.hpp"
+#include "market/core/job_rest.hpp"
 #include "market/core/orders.hpp"
 
 namespace souk::market {
@@ -94,6 +95,27 @@ Allocation::Wish Allocation::wish(const Job& job, Job::Held held) const {
     return w;
 }
 
+// Tells an algorithm that looks ahead how long the job goes on at most, as far as is known, and
+// which place is sold to it.
+JobAhead Allocation::ahead_of(const Job& job) const {
+    const JobReport& r = job.record.report;
+    const Node* const there = r.phase == JobPhase::running ? book_.find_node(r.where) : nullptr;
+    JobAhead ahead;
+    ahead.rest_from = now_;
+    ahead.rest =
+        rest_of(job, &learned_, RestBand::most, there ? there->record.report.speed : 0, now_);
+    const Contract& c = *job.record.contract;
+    const Node* const sold = c.is_sold() && !c.over ? book_.find_node(c.node) : nullptr;
+    if (job.booked == Booked::clears || job.booked == Booked::holds) {
+        ahead.rest.clock = std::max(Nanos{}, c.end - context_.unix(now_));
+    } else if (job.booked == Booked::sold && sold) {
+        ahead.at = sold->key;
+        ahead.from = c.start - context_.calendar;
+        ahead.to = c.end - context_.calendar;
+    }
+    return ahead;
+}
+
 JobDemand Allocation::spec_of(const Job& job, const Wish& w) const {
     const JobReport& r = job.record.report;
     JobDemand spec;
@@ -112,6 +134,7 @@ JobDemand Allocation::spec_of(const Job& job, const Wish& w) const {
     if (!w.place.empty()) spec.place = book_.nodes().at(w.place).key;
     if (r.stats.image_bytes > 0)
         spec.move_bytes = std::min(r.stats.image_bytes, memory_mb_max * 1'000'000);
+    if (solver_.looks_ahead()) spec.ahead = ahead_of(job);
     spec.pin = w.pin;
     if (w.pin == Pin::free || !Places::is_rooted(job)) spec.barred = places_.barred(job);
     // Only a horizon looks at this. The solver is not told without one, because it says whose job
@@ -213,6 +236,7 @@ void Allocation::leave(Job& job) {
 }
 
 void Allocation::sync_jobs(Nanos now) {
+    now_ = now;
     gangs_seen_.clear();
     MUST(solver_.set_licences(places_.licences()));
     tell_jobs(now);

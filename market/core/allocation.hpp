@@ -24,6 +24,7 @@
 #include "market/core/outside_solver.hpp"
 #include "market/core/places.hpp"
 #include "market/core/prices_in_force.hpp"
+#include "market/core/run_times.hpp"
 #include "market/core/solver.hpp"
 #include "market/core/work_list.hpp"
 
@@ -35,7 +36,7 @@ class Allocation final : public Admission::Jobs {
 
     Allocation(const MarketContext& context, Book& book, const Places& places, Solver& solver,
                Admission& admission, JobWaits& waits, EqualJobs& equals, GangList& gangs,
-               PricesInForce& prices, Notes& notes, WorkList& work)
+               PricesInForce& prices, Notes& notes, WorkList& work, const RunTimes& learned)
         : context_(context),
           book_(book),
           places_(places),
@@ -46,7 +47,8 @@ class Allocation final : public Admission::Jobs {
           gangs_(gangs),
           prices_(prices),
           notes_(notes),
-          work_(work) {}
+          work_(work),
+          learned_(learned) {}
 
     // Tells the solver of the nodes and jobs that were touched.
     void sync_nodes();
@@ -88,6 +90,7 @@ class Allocation final : public Admission::Jobs {
     Wish wish(const Job& job) const { return wish(job, job.held); }
     Wish wish(const Job& job, Job::Held held) const;
     JobDemand spec_of(const Job& job, const Wish& wish) const;
+    JobAhead ahead_of(const Job& job) const;
     void tell_jobs(Nanos now);
     void tell_job(Job& job, Nanos now);
     void rank_among_equals(Job& job);
@@ -117,6 +120,8 @@ class Allocation final : public Admission::Jobs {
     Notes& notes_;
     WorkList& work_;
     OutsideSolver outside_;
+    const RunTimes& learned_;
+    Nanos now_{};                       // of the last sync_jobs()
     std::set<std::string> gangs_seen_;  // by the present sync_jobs()
 };
 

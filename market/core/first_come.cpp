@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "market/core/at_reserve.hpp"
+#include "market/core/batch_queue.hpp"
 #include "market/core/named_rooms.hpp"
 #include "market/core/overtaking.hpp"
 
@@ -33,7 +34,8 @@ class FirstCome : public AtReserve {
         for (uint32_t j = 0; j < slots.size(); ++j) slots[j] = market.jobs()[j].slot;
         std::vector<Room> rooms = rooms_of(market);
         NamedRooms named = named_left(market, [](const auto&) { return true; });
-        const std::vector<JobKey> waiting = waiting_of(market);
+        std::vector<JobKey> waiting;
+        for (const uint32_t j : waiting_in_order(market)) waiting.push_back(market.jobs()[j].key());
         queue_.keep([&](JobKey key) {
             const uint32_t j = market.find_job(key);
             return j != Allocator::none && slots[j] == Allocator::none;
@@ -82,17 +84,9 @@ class FirstCome : public AtReserve {
     // Lists what is free on the machines that take jobs, in the order of choice.
     static std::vector<Room> rooms_of(const Allocator& market) {
         std::vector<Room> rooms;
-        for (uint32_t m = 0; m < market.machines().size(); ++m) {
-            const auto& machine = market.machines()[m];
-            if (machine.key.n != 0 && machine.spec.accepting && machine.free_cpus > 0)
+        for (const uint32_t m : machines_in_order(market))
+            if (const auto& machine = market.machines()[m]; machine.free_cpus > 0)
                 rooms.push_back({m, machine.free_cpus, machine.free_mb});
-        }
-        const auto rank = [&](const Room& room) {
-            const auto& machine = market.machines()[room.machine];
-            return std::tuple(-machine.spec.speed, machine.spec.reserve, machine.key);
-        };
-        std::sort(rooms.begin(), rooms.end(),
-                  [&](const Room& a, const Room& b) { return rank(a) < rank(b); });
         return rooms;
     }
     static bool fits(const Allocator& market, uint32_t j, const Room& room) {
@@ -100,26 +94,6 @@ class FirstCome : public AtReserve {
         return room.cpus >= job.cpus && room.mb >= job.memory_mb &&
                market.eligible(market.machines()[room.machine], j);
     }
-    // Those who compete and have no place, by arrival, but for those that no machine could hold.
-    static std::vector<JobKey> waiting_of(const Allocator& market) {
-        std::vector<std::tuple<Nanos, JobKey>> waiting;
-        for (uint32_t j = 0; j < market.jobs().size(); ++j) {
-            const auto& job = market.jobs()[j];
-            if (job.key().n == 0 || !job.competing || job.slot != Allocator::none) continue;
-            const bool could =
-                std::any_of(market.machines().begin(), market.machines().end(), [&](const auto& m) {
-                    return m.key.n != 0 && m.spec.cpus >= job.cpus &&
-                           m.spec.memory_mb >= job.memory_mb && market.eligible(m, j) &&
-                           (!job.named || market.has_named(m, j));
-                });
-            if (could) waiting.emplace_back(job.arrival(), job.key());
-        }
-        std::sort(waiting.begin(), waiting.end());
-        std::vector<JobKey> keys;
-        for (const auto& [arrival, key] : waiting) keys.push_back(key);
-        return keys;
-    }
-
     Overtaking<JobKey> queue_;
     std::optional<std::tuple<Nanos, JobKey>> blocked_;  // the first whom nobody may pass
 };

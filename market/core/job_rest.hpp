@@ -10,18 +10,6 @@
 
 namespace souk::market {
 
-// Below 0: that is not known.
-struct JobRest {
-    Nanos clock{-1};  // run time by the clock, at any speed
-    Nanos work{-1};   // run time on a standard machine (speed 100)
-    bool learned = false;
-    bool is_known() const { return clock.ns >= 0 || work.ns >= 0; }
-    // How long it runs yet on a machine of this speed. never(): that is not known.
-    Nanos at(int64_t speed) const;
-    // It has run there for so long.
-    void take(Nanos span, int64_t speed);
-};
-
 // How sure the answer is: usual: what is likely; most: what it is not longer than, as far as is
 // known.
 enum class RestBand : uint8_t { usual, most };

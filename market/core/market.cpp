@@ -31,7 +31,7 @@ Market::Market(MarketOptions options)
       bids_(context_, book_, solver_, settling_, billing_, notes_, work_),
       prices_(context_, book_, ledger_, solver_, billing_),
       allocation_(context_, book_, places_, solver_, admission_, waits_, equals_, gangs_, prices_,
-                  notes_, work_),
+                  notes_, work_, run_times_),
       suspended_(book_, solver_, allocation_, alarms_),
       reports_(context_, book_, solver_, orders_, notes_, rooms_, alarms_, waits_, billing_, funds_,
                bids_, suspended_, work_),
@@ -63,8 +63,9 @@ Result<std::string> Market::set_option(const std::string& what, const std::strin
     const bool moves_cost = solver_.options().horizon.ns > 0;
     const bool may_stand_less = options.stand_max < solver_.options().stand_max;
     const Nanos ageing = solver_.ageing();
+    const bool looked_ahead = solver_.looks_ahead();
     TRY(solver_.set_options(options));
-    if (solver_.ageing() != ageing)
+    if (solver_.ageing() != ageing || solver_.looks_ahead() != looked_ahead)
         for (auto& [id, job] : book_.jobs())
             if (job.phase() != JobPhase::finished) work_.touch(job);
     if (may_stand_less) suspended_.bound();

@@ -265,6 +265,7 @@ void Occupancy::describe(uint32_t j, JobKey key, const JobDemand& spec) {
     if (d.barred) std::sort(d.barred->begin(), d.barred->end());
     d.files = job.files ? Rare<Files>({spec.files, class_none}) : Rare<Files>();
     d.named = job.named ? Rare<Named>({spec.named, spec.licences, spec.named_kept}) : Rare<Named>();
+    d.ahead = spec.ahead;
     d.user = spec.user;
 }
 

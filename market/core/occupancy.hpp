@@ -77,6 +77,7 @@ class Occupancy {
         Rare<std::vector<ProviderKey>> barred;
         Rare<Files> files;
         Rare<Named> named;
+        Rare<JobAhead> ahead;
         ProviderKey only;  // of a component: it may be nowhere but there
         JobKey by;         // who displaced it since the last solve
         Money by_value;    // as it counts in ranks

@@ -267,6 +267,8 @@ std::string Solver::get(const SolverOptions& options, std::string_view what) {
 
 const SolverOptions& Solver::options() const { return impl_->options; }
 
+bool Solver::looks_ahead() const { return impl_->algorithm.entry->looks_ahead; }
+
 Nanos Solver::ageing() const {
     return impl_->algorithm.entry->ages ? impl_->options.ageing : Nanos{};
 }
@@ -441,6 +443,7 @@ std::optional<JobDemand> Solver::job(JobKey key) const {
     if (d.barred) s.barred = *d.barred;
     s.only = d.only;
     if (d.files) s.files = d.files->traffic;
+    s.ahead = d.ahead;
     if (d.named) {
         s.named = d.named->here;
         s.licences = d.named->licences;

@@ -54,6 +54,7 @@ class Solver {
     static Result<std::string> algorithm_named(const std::string& name);
     // All of them for a line of help: "greedy_migration (mig), proportional_share".
     static std::string algorithms_help();
+    bool looks_ahead() const;  // its algorithm goes by how long jobs run (JobDemand::ahead)
     static Result<std::string> pricing_named(const std::string& name);
     // One of the options by its name: "solver", "pricing", or as the table of options has it
     // ("min-stay", "min_stay_ms"); of a time a number alone is seconds. Errors: what is wrong with

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernel/base/money.hpp"
+#include "kernel/base/rare.hpp"
 #include "kernel/base/time.hpp"
 #include "market/core/named_resources.hpp"
 
@@ -71,6 +72,29 @@ constexpr Money least_weighed(Money counts, int32_t weight) {
     return Money{static_cast<int64_t>((wide + weight - 1) / weight)};
 }
 
+// How long a job goes on yet (job_rest.hpp). Below 0: that is not known.
+struct JobRest {
+    Nanos clock{-1};  // run time by the clock, at any speed
+    Nanos work{-1};   // run time on a standard machine (speed 100)
+    bool learned = false;
+    bool is_known() const { return clock.ns >= 0 || work.ns >= 0; }
+    // How long it runs yet on a machine of this speed. never(): that is not known.
+    Nanos at(int64_t speed) const;
+    // It has run there for so long.
+    void take(Nanos span, int64_t speed);
+    bool operator==(const JobRest&) const = default;
+};
+
+// The market's knowledge of a job's future, for algorithms that look ahead (backfilling.cpp).
+struct JobAhead {
+    JobRest rest;  // as of rest_from, from which on it runs; before that it has not begun
+    Nanos rest_from;
+    // A place that is sold to it, from then to then; 0: none.
+    ProviderKey at;
+    Nanos from, to;
+    bool operator==(const JobAhead&) const = default;
+};
+
 struct JobDemand {
     Money value;            // the most it pays per CPU-hour; 0 to money_max
     int64_t memory_mb = 0;  // needed wherever it runs
@@ -91,6 +115,7 @@ struct JobDemand {
     // keeps them whatever becomes of it, so they are no part of what is offered to others.
     NamedAmounts named, licences;
     bool named_kept = false;
+    Rare<JobAhead> ahead = {};
     bool asks_named() const { return !named.empty() || !licences.empty(); }
 };
 

@@ -469,7 +469,20 @@ class MarketRun {
         if (job.since_s == now_ + 1) --out_.jobs[i].lost_s;
         if (now_ <= job.since_s) return;
         job.work -= (now_ - job.since_s) * pace_of(i);
+        if (solver_.looks_ahead()) {
+            std::optional<JobDemand> spec = solver_.job(job_key(i));
+            MUST(spec.has_value());
+            spec->ahead = ahead_of(i);
+            MUST(solver_.change_job(job_key(i), *spec));
+        }
         progress();
+    }
+    // An algorithm that looks ahead is told the true run time, because there is no estimate.
+    market::JobAhead ahead_of(uint32_t i) const {
+        market::JobAhead ahead;
+        ahead.rest.work = Nanos::from_ms(std::max<int64_t>(0, jobs_[i].work) * 10);
+        ahead.rest_from = Nanos::from_s(now_);
+        return ahead;
     }
 
     void pin(uint32_t i, Pin pin) {
@@ -605,6 +618,7 @@ class MarketRun {
             spec.user = job.user;
             spec.arrival = Nanos::from_s(job.start_s);
             spec.files = traffic_of(i);
+            if (solver_.looks_ahead()) spec.ahead = ahead_of(i);
             MUST(solver_.add_job(job_key(i), spec));
             tell(Told::What::job_came, i);
             if (decider_) live_.push_back(i);

@@ -72,6 +72,21 @@ def test_a_queue_takes_the_running_market_over_and_serves_who_came_first(market)
     market.until_runs(rich.id, "n1")
 
 
+def test_a_queue_that_looks_ahead_lets_who_delays_nobody_pass(market):
+    market.tool("marketctl", "set", "solver", "fcfs")
+    there = market.srun("-p", 5, "--nodes", "n1", "--time", "1h", *SLEEP)
+    market.until_runs(there.id, "n1")
+    first = market.srun("-p", 5, "--nodes", "n1", *SLEEP)
+    market.until_job(first.id, "waits", lambda j: j["status"] == "wait")
+    later = market.srun("-p", 5, "--time", "30m", *SLEEP)
+    market.until_job(later.id, "waits", lambda j: j["status"] == "wait")
+    market.tool("marketctl", "set", "solver", "easy")
+    market.until_runs(later.id, "n2")
+    assert market.job(first.id)["status"] == "wait"
+    market.tool("marketctl", "cancel", there.id)
+    market.until_runs(first.id, "n1")
+
+
 def test_what_was_set_outlives_the_market_and_a_new_value_replaces_the_old(market):
     market.tool("marketctl", "set", "min-stay", "2m")
     market.tool("marketctl", "set", "pricing", "first")

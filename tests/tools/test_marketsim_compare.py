@@ -114,8 +114,8 @@ def test_what_is_suspended_stands_in_memory_first(tool, files):
     disk, memory = figures
     assert "stops" not in disk and memory["two_stage"] and memory["resumes"] <= memory["stops"]
     assert memory["moved_mb"] < disk["moved_mb"] / 2 and memory["freezes"] < disk["freezes"] / 2
-    status, out, err = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s", "sjf",
-                            "--two-stage")
+    status, out, err = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s",
+                            str(BIN / "solver"), "--two-stage")
     assert status != 0 and "not the market's own solver" in err and err.count("\n") == 1
 
 

@@ -153,10 +153,12 @@ END_TEST
 START_TEST(the_audit_confirms_other_algorithms_and_pricings) {
     const TempDir dir;
     confirm(random_markets(dir, 2'001, markets(), 40, [](uint64_t seed, SolverOptions& o) {
-        const char* const names[] = {"balance", "proportional_share", "greedy_migration",
-                                     "welfare"};
-        o.algorithm = names[seed % 4];
-        if (seed % 4 > 1) o.pricing = seed % 8 > 3 ? "first" : "uniform";
+        const char* const names[] = {"balance", "proportional_share", "greedy_migration", "welfare",
+                                     "easy",    "conservative"};
+        const size_t which = seed % std::size(names);
+        o.algorithm = names[which];
+        if (which == 2 || which == 3)
+            o.pricing = seed % (2 * std::size(names)) == which ? "first" : "uniform";
     }));
 }
 END_TEST

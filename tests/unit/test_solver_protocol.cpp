@@ -123,9 +123,10 @@ START_TEST(what_cannot_be_taken_says_why_and_changes_nothing) {
     ck_assert_text(answers(s, "jmd 1\njfd 1"),
                    "error: job 1 is not on its way anywhere\nerror: job 1 is not being frozen\n");
     ck_assert_text(answers(s, "time 6"), "error: it is 7 already\n");
-    ck_assert_text(answers(s, "set solver magic"),
-                   "error: algorithm 'magic' is not known (greedy_migration, proportional_share, "
-                   "welfare, balance, fcfs, fpfs, bounded_overtaking)\n");
+    ck_assert_text(
+        answers(s, "set solver magic"),
+        "error: algorithm 'magic' is not known (greedy_migration, proportional_share, "
+        "welfare, balance, fcfs, fpfs, bounded_overtaking, easy, sjf, wfp, conservative)\n");
     ck_assert_text(answers(s, "\n  \n# a comment\n\r"), "");
     ck_assert_text(answers(s, "go\nalloc\nlj"), "1 1\n1 1 running 5 1 1 1\n");
 }

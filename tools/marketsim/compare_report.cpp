@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/marketsim/compare_report.hpp"
+#include "market/core/algorithm.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +12,6 @@
 #include "kernel/base/version.hpp"
 #include "market/sim/estimate.hpp"
 #include "market/sim/plot.hpp"
-#include "market/sim/queue_policies.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketsim/gnuplot.hpp"
 #include "tools/marketsim/market_options.hpp"
@@ -25,10 +25,10 @@ namespace {
 // A reader takes "easy" for what a batch system does, which does not know run times.
 std::string note_on_run_times(const std::vector<Variant>& variants) {
     std::string out;
-    for (const std::string_view name : queue_policies) {
+    for (const std::string_view name : market::Solver::algorithms()) {
         const bool there = std::any_of(variants.begin(), variants.end(),
                                        [&](const Variant& v) { return decided_by(v.run) == name; });
-        if (there && knows_run_times(name))
+        if (there && market::looks_ahead(name))
             out += fmt::format("{}{} knows the true run time of each job, as no scheduler does\n",
                                out.empty() ? "\n" : "", name);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/marketsim/market_options.hpp"
 
+#include "market/core/algorithm.hpp"
 #include "market/sim/files.hpp"
-#include "market/sim/queue_policies.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketsim/outside_solver.hpp"
 
@@ -27,8 +27,8 @@ Kind<std::string> decider() {
 
 std::string solvers_help() {
     return market::Solver::algorithms_help() +
-           ", easy, sjf, wfp, conservative (these know the true run times, as no "
-           "scheduler does), or a program that speaks the solver's protocol (./mine)";
+           " (the last four know the true run times here, as no scheduler does), or a program that "
+           "speaks the solver's protocol (./mine)";
 }
 
 Kind<std::string> named(Result<std::string> (*find)(const std::string& name)) {
@@ -163,7 +163,7 @@ nlohmann::ordered_json settings_json(const MarketRunOptions& options, int64_t al
     nlohmann::ordered_json json = {{"solver", decided_by(options)},
                                    {"pricing", options.solver.pricing}};
     // A real scheduler of this name has its users' estimates alone.
-    if (knows_run_times(decided_by(options))) json["knows_run_times"] = true;
+    if (market::looks_ahead(decided_by(options))) json["knows_run_times"] = true;
     json.update(solver_json(options.solver));
     json.update(nlohmann::ordered_json{{"network_mb_per_s", options.network_mb_per_s},
                                        {"disk_mb_per_s", options.disk_mb_per_s},

@@ -14,7 +14,6 @@
 #include <map>
 
 #include "market/core/solver_protocol.hpp"
-#include "market/sim/queue_policies.hpp"
 
 namespace souk::tools {
 namespace {
@@ -223,12 +222,9 @@ Status set_decider(MarketRunOptions& options, const std::string& name) {
         return {};
     }
     options.decided_by = name;
-    options.decider = queue_policy(name);
-    if (options.decider) return {};
     if (name.find('/') == std::string::npos) {
         std::string known;
         for (const auto n : market::Solver::algorithms()) known += std::string(n) + ", ";
-        for (const auto n : queue_policies) known += std::string(n) + ", ";
         return fail("'" + name + "' is not known (" + known +
                     "or the path of a program, with a /)");
     }

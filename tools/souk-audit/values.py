@@ -4,7 +4,9 @@ from decimal import Decimal
 
 # These algorithms ask the reserve of a place alone; these of them are queues.
 QUEUES = ("fcfs", "fpfs", "bounded_overtaking")
-AT_RESERVE = ("balance", *QUEUES)
+# These go by run times, which the log does not have.
+LOOK_AHEAD = ("easy", "sjf", "wfp", "conservative")
+AT_RESERVE = ("balance", *QUEUES, *LOOK_AHEAD)
 
 
 WEIGHT_PLAIN = 1024  # of a job that has not waited
