@@ -6,6 +6,12 @@
 #include "checkpoint/stream_tag.hpp"
 
 namespace souk {
+namespace {
+
+// A job is called so at its home, where its image may come from another site.
+std::string short_text(const JobId& job) { return std::string(of_site(job.text()).rest); }
+
+}  // namespace
 
 Result<DiskKey> DiskKey::make(std::string_view secret, const JobId& job, Epoch epoch) {
     if (secret.empty()) return DiskKey{};
@@ -22,7 +28,7 @@ Result<DiskKey> DiskKey::find(std::string_view secret, const JobId& job, Epoch e
         return fail("the key of an image has another length");
     DiskKey key;
     key.salt_ = salt;
-    key.root_ = hmac_sha256(secret, "souk image at rest 1 " + job.text() + " " +
+    key.root_ = hmac_sha256(secret, "souk image at rest 1 " + short_text(job) + " " +
                                         std::to_string(epoch.n) + " " + key.salt_);
     return key;
 }
@@ -37,7 +43,7 @@ std::string DiskKey::tag(std::string_view manifest) const {
 
 std::string epoch_secret(std::string_view secret, const JobId& job, Epoch epoch) {
     if (secret.empty()) return {};
-    return hmac_sha256(secret, "souk disk " + job.text() + " " + std::to_string(epoch.n));
+    return hmac_sha256(secret, "souk disk " + short_text(job) + " " + std::to_string(epoch.n));
 }
 
 }  // namespace souk

@@ -17,12 +17,16 @@ const auto* octets_of(std::string_view text) {
     return reinterpret_cast<const unsigned char*>(text.data());
 }
 
+// The ends may be at two sites, of which each calls the other's nodes and jobs by full names.
+std::string short_name(const std::string& name) { return std::string(of_site(name).rest); }
+
 // Each part with its length before it: no two seals have one text.
 std::string text_of(const ImageSeal& s) {
     std::string text = "souk image 1";
     for (const std::string& part :
-         {s.job.text(), std::to_string(s.from.n), std::to_string(s.to.n), s.source, s.destination,
-          std::to_string(s.uid), std::to_string(s.gid)})
+         {short_name(s.job.text()), std::to_string(s.from.n), std::to_string(s.to.n),
+          short_name(s.source), short_name(s.destination), std::to_string(s.uid),
+          std::to_string(s.gid)})
         text += " " + std::to_string(part.size()) + ":" + part;
     return text;
 }

@@ -24,9 +24,11 @@ bool HomeEvacuations::may_begin(const HomeJob& job) const {
 
 void HomeEvacuations::heard(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
     if (e.state != GuestState::frozen || e.epoch != job.epoch) return;
-    if (!e.must_leave && !jobs_.contains(job.id.seq)) return;
+    // No other site keeps a frozen job for long.
+    const bool must_leave = e.must_leave || !of_site(job.at.node).site.empty();
+    if (!must_leave && !jobs_.contains(job.id.seq)) return;
     State& s = jobs_[job.id.seq];
-    const Epoch leaves = e.must_leave ? e.epoch : Epoch{};
+    const Epoch leaves = must_leave ? e.epoch : Epoch{};
     if (s.leaves != leaves) {
         s.leaves = leaves;
         s.at = Nanos::never();

@@ -79,6 +79,7 @@ class Agent final : private MarketListener, private GuestListener, private Offer
     void certified(const wire::Certified& certified) override { renewal_->certified(certified); }
     void revoked(const std::string& list) override { renewal_->revoked(list); }
     void ticket_keys(const wire::TicketKeys& told) override { renewal_->ticket_keys(told); }
+    void peer_sites(const wire::PeerSites& told) override { renewal_->peer_sites(told); }
     wire::CtlReply market_asks(const wire::CtlRequest& request) override {
         return views_->answer_market(request);
     }

@@ -185,7 +185,9 @@ Result<Transfers::Cargo> GuestMoves::checkpoint(const Cell& c, const guest::Do& 
 // run.
 Status GuestMoves::image_came(const GuestKey& key, const Manifest& m, MoveForm form) {
     Cell* c = cell(key);
-    if (!c || m.job != key.id) return fail("the image is of job " + m.job.text());
+    // An image of another site says the name that its job has there.
+    if (!c || of_site(m.job.text()).rest != of_site(key.id.text()).rest)
+        return fail("the image is of job " + m.job.text());
     if (c->job().kept) {
         c->keep(m, [this, key, form, bytes = static_cast<int64_t>(m.bytes())](const Status& kept) {
             if (kept) return ended(key, guest::ImageReceived{bytes, form});

@@ -91,7 +91,7 @@ void MarketLink::connected(Result<Fd> socket) {
     hello.node = node_;
     hello.address = own_address_;
     hello.answers = true;
-    hello.tickets = true;
+    hello.tickets = hello.sites = true;
     (void)channel_->send(wire::frame::hello, wire::pack(hello));
 }
 
@@ -138,6 +138,11 @@ Status MarketLink::frame(const wire::Frame& f) {
     if (f.type == wire::frame::ticket_keys) {
         TRY_ASSIGN(const auto told, wire::unpack<wire::TicketKeys>(f.body));
         listener_.ticket_keys(told);
+        return {};
+    }
+    if (f.type == wire::frame::peer_sites) {
+        TRY_ASSIGN(const auto told, wire::unpack<wire::PeerSites>(f.body));
+        listener_.peer_sites(told);
         return {};
     }
     TRY_ASSIGN(const FromMarket message, wire::unpack_from_market(f.type, f.body));

@@ -38,6 +38,8 @@ class MarketListener {
     virtual void revoked(const std::string& list) = 0;
     // The keys that the market signs tickets with, and its time.
     virtual void ticket_keys(const wire::TicketKeys& told) = 0;
+    // Which other sites are peers of the market's.
+    virtual void peer_sites(const wire::PeerSites& told) = 0;
     // The market asks this node.
     virtual wire::CtlReply market_asks(const wire::CtlRequest& request) = 0;
 };

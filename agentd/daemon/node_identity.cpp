@@ -151,6 +151,24 @@ bool CertificateRenewal::taken(const Status& keys) {
     return keys.has_value();
 }
 
+void CertificateRenewal::peer_sites(const wire::PeerSites& told) {
+    if (!identity_.tls() || told == sites_) return;
+    std::map<std::string, std::string> roots;
+    std::set<std::string> names;
+    for (const std::string& line : told.roots) {
+        const size_t space = line.find(' ');
+        if (space == line.npos || !valid_site_name(line.substr(space + 1))) continue;
+        roots.emplace(line.substr(0, space), line.substr(space + 1));
+        names.insert(line.substr(space + 1));
+    }
+    sites_ = told;
+    if (const Status known = identity_.tls()->know_sites(roots, wire::OfSites::nodes); !known)
+        return log_.warning("other sites are not known here", {{"WHY", known.error()}});
+    log_.info("the sites that are peers",
+              {{"own", told.own}, {"count", static_cast<int64_t>(names.size())}});
+    peers_.know_sites(told.own, std::move(names));
+}
+
 void CertificateRenewal::ticket_keys(const wire::TicketKeys& told) {
     TicketDesk* const tickets = identity_.tickets();
     if (!tickets) return;

@@ -53,6 +53,9 @@ class CertificateRenewal {
     void certified(const wire::Certified& certified);
     void revoked(const std::string& list);
     void ticket_keys(const wire::TicketKeys& told);
+    // The market's peers are others now: their nodes may come here with jobs of theirs, and are
+    // reached with jobs from here. What is not told yet after a start is nobody.
+    void peer_sites(const wire::PeerSites& told);
 
   private:
     void tick();
@@ -66,6 +69,7 @@ class CertificateRenewal {
     MarketLink& market_;
     Peers& peers_;
     Timer timer_;
+    wire::PeerSites sites_;
     Nanos asked_anew_{INT64_MIN / 2};  // for a certificate of a new authority
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "agentd/core/files_choice.hpp"
+#include "agentd/daemon/site_border.hpp"
 #include "kernel/base/check.hpp"
 #include "kernel/sys/host/log.hpp"
 
@@ -133,7 +134,13 @@ void Peers::connected(const NodeName& node, Result<Fd> socket) {
 void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
     Outgoing& o = outgoing_[node];
     if (o.welcomed && frame.type != wire::frame::error_text) {
-        const Status taken = home_->from_guest(node, frame);
+        const std::string_view site = of_site(node).site;
+        const auto take = [&]() -> Status {
+            if (site.empty()) return home_->from_guest(node, frame);
+            TRY_ASSIGN(const std::string body, heard_frame(frame, site, own_site_));
+            return home_->from_guest(node, {frame.type, body});
+        };
+        const Status taken = take();
         if (taken || is_left_out(node, frame, taken.error())) return;
         return lost(node, taken.error().message);
     }
@@ -143,7 +150,7 @@ void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
     }
     const auto welcome = wire::unpack<wire::Welcome>(frame.body);
     if (!welcome) return lost(node, welcome.error().message);
-    if (welcome->name != node)
+    if (welcome->name != of_site(node).rest)
         return lost(node, "the agentd at " + o.address + " is " + welcome->name);
     o.welcomed = true;
     o.up_at = Loop::now();
@@ -225,12 +232,12 @@ void Peers::incoming_failed(const Incoming& in, const Error& why) {
 }
 
 // Whether the certificate is of that name, and may do what that role does.
-Status Peers::may_greet(const Incoming& in, const wire::Hello& hello) const {
+Status Peers::may_greet(const Incoming& in, const wire::Hello& hello, const NodeName& name) const {
     if (hello.role == wire::Role::joiner)
         return fail(CauseCode::not_allowed, "nodes join at the market");
     // Its own jobs need no ticket, and their commands come over no connection; a checkpoint of one
     // that runs at its home does.
-    if (hello.node == node_ && hello.role != wire::Role::image)
+    if (name == node_ && hello.role != wire::Role::image)
         return fail(CauseCode::not_allowed, "the peer says it is this node");
     if (!tls_) return {};
     const trust::Peer* const peer = in.channel->peer();
@@ -243,14 +250,12 @@ Status Peers::may_greet(const Incoming& in, const wire::Hello& hello) const {
     const trust::Roles roles = peer->subject.roles;
     if (commands ? !wire::role_to_agent(roles, wire::frame::guest_command)
                  : !wire::role_as_source(roles, wire::frame::image_begin))
-        return fail(CauseCode::not_allowed, hello.node +
-                                                " may not do that: its certificate is of a " +
+        return fail(CauseCode::not_allowed, name + " may not do that: its certificate is of a " +
                                                 trust::text_of(peer->subject.roles));
-    const auto old = incoming_.find(hello.node);
+    const auto old = incoming_.find(name);
     if (commands && old != incoming_.end() && old->second->channel->peer() &&
         old->second->channel->peer()->key != peer->key)
-        return fail(CauseCode::not_possible,
-                    hello.node + " is connected already, with another key");
+        return fail(CauseCode::not_possible, name + " is connected already, with another key");
     return {};
 }
 
@@ -293,9 +298,13 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
         return refuse(version.error());
     const bool tool = hello->role == wire::Role::tool;
     if (!tool && !valid_node_name(hello->node)) return refuse("hello without a node name");
-    if (const auto may = tool ? may_ask(in) : may_greet(in, *hello); !may)
+    const trust::Peer* const peer = in.channel->peer();
+    const std::string site = peer && !tool ? peer->site : "";
+    const NodeName name = tool && peer   ? peer->subject.name
+                          : site.empty() ? hello->node
+                                         : site + ":" + hello->node;
+    if (const auto may = tool ? may_ask(in) : may_greet(in, *hello, name); !may)
         return refuse(may.error());
-    const NodeName name = tool ? in.channel->peer()->subject.name : hello->node;
     const auto is_its = [&](const auto& other) { return other.second->node == name; };
     // A newer connection of a home takes the place of the older one.
     if (hello->role != wire::Role::agent &&
@@ -303,6 +312,7 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
         return refuse({CauseCode::too_many, "too many connections of " + name});
     in.role = hello->role;
     in.node = name;
+    in.site = site;
     strangers_.gone(in.number);
     in.channel->allow(tool                           ? wire::owner_to_agent
                       : in.role == wire::Role::agent ? wire::home_to_agent
@@ -323,9 +333,16 @@ void Peers::incoming_frame(Incoming& in, const wire::Frame& frame) {
     if (in.node.empty()) return greet(in, frame);
     const uint64_t number = in.number;
     const NodeName node = in.node;
-    const Status taken = in.role == wire::Role::agent  ? guests_->from_home(node, frame)
-                         : in.role == wire::Role::tool ? from_tool(in, frame)
-                                                       : guests_->from_image(number, node, frame);
+    const auto take = [&](const wire::Frame& f) {
+        return in.role == wire::Role::agent  ? guests_->from_home(node, f)
+               : in.role == wire::Role::tool ? from_tool(in, f)
+                                             : guests_->from_image(number, node, f);
+    };
+    const auto take_from_site = [&]() -> Status {
+        TRY_ASSIGN(const std::string body, heard_frame(frame, in.site, own_site_));
+        return take({frame.type, body});
+    };
+    const Status taken = in.site.empty() ? take(frame) : take_from_site();
     if (taken) return;
     if (in.role == wire::Role::agent && is_left_out(node, frame, taken.error())) return;
     log_.limited("peer", Loop::now(), Level::warning, "a connection was closed",
@@ -352,14 +369,29 @@ void Peers::incoming_closed(uint64_t number) {
 std::string Peers::realm_of(const NodeName& home) const {
     const auto in = incoming_.find(home);
     const trust::Peer* const peer = in == incoming_.end() ? nullptr : in->second->channel->peer();
-    return peer ? peer->subject.scope : "";
+    if (!peer) return "";
+    return peer->site.empty() ? peer->subject.scope : peer->site;
 }
 
 void Peers::cut(const trust::Revocations& revoked) {
+    end_all([&](const trust::Peer& peer) { return revoked.has(peer.key); },
+            "its certificate was revoked");
+}
+
+void Peers::know_sites(const std::string& own, std::set<std::string> peers) {
+    const bool renamed = std::exchange(own_site_, own) != own;
+    end_all(
+        [&](const trust::Peer& peer) {
+            return !peer.site.empty() && (renamed || !peers.contains(peer.site));
+        },
+        "its site is no peer");
+}
+
+template <class Gone>
+void Peers::end_all(const Gone& is_gone, const char* why) {
     const auto gone = [&](const wire::Channel& channel) {
-        return channel.peer() && revoked.has(channel.peer()->key);
+        return channel.peer() && is_gone(*channel.peer());
     };
-    constexpr const char* why = "its certificate was revoked";
     std::vector<uint64_t> homes;
     for (const auto& [number, in] : connections_)
         if (gone(*in->channel)) homes.push_back(number);

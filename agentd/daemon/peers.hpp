@@ -8,6 +8,9 @@
 // commanded, and who greets by a name has that name's certificate and, while an older connection of
 // that name stands, the same key.
 //
+// Nodes of other sites come and are reached likewise, as what their site's root says they are.
+// Their names have their site's name before them, and what they say is read by site_border.hpp.
+//
 // Owned by the Agent. What is sent to a node that is not connected is lost and said so; both
 // machines state levels and ask again, so nothing else is needed.
 #pragma once
@@ -16,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "agentd/core/messages.hpp"
@@ -108,6 +112,8 @@ class Peers {
     void answer_tool(uint64_t connection, const wire::CtlReply& reply);
     // Ends the connections of revoked keys.
     void cut(const trust::Revocations& revoked);
+    // This site's name, and those of its peers: connections with nodes of all others end.
+    void know_sites(const std::string& own, std::set<std::string> peers);
     void want_pages(uint64_t connection, const wire::PagesState& state);
 
   private:
@@ -126,6 +132,7 @@ class Peers {
         std::unique_ptr<wire::Channel> channel;
         wire::Role role = wire::Role::agent;
         NodeName node;     // empty before the hello; of a tool: whose it is
+        std::string site;  // empty: this one
         std::string from;  // its address
     };
 
@@ -138,7 +145,9 @@ class Peers {
     void lost(const NodeName& node, const std::string& why);
     void incoming_frame(Incoming& in, const wire::Frame& frame);
     void greet(Incoming& in, const wire::Frame& frame);
-    Status may_greet(const Incoming& in, const wire::Hello& hello) const;
+    Status may_greet(const Incoming& in, const wire::Hello& hello, const NodeName& name) const;
+    template <class Gone>
+    void end_all(const Gone& gone, const char* why);
     Status may_ask(const Incoming& in) const;
     Status from_tool(const Incoming& in, const wire::Frame& frame);
     void incoming_failed(const Incoming& in, const Error& why);
@@ -148,7 +157,7 @@ class Peers {
     Log& log_;
     wire::Tls* tls_;
     NodeName node_;
-    std::string address_;
+    std::string address_, own_site_;
     HomeOfPeers* home_ = nullptr;
     GuestsOfPeers* guests_ = nullptr;
     RemoteTools* tools_ = nullptr;

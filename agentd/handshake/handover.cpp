@@ -29,6 +29,7 @@ struct Writer : PackWriter {
         text(peer.subject.scope);
         text(peer.key);
         number(static_cast<uint64_t>(peer.ends.ns), 8);
+        text(peer.site);
     }
 };
 
@@ -41,12 +42,16 @@ struct Reader : PackReader {
         peer.subject.scope = text(64);
         peer.key = text(64);
         peer.ends = Nanos{static_cast<int64_t>(number(8))};
+        peer.site = text(64);
         return peer;
     }
 };
 
 Status check(const trust::Peer& peer) {
     TRY(trust::check(peer.subject));
+    if (!peer.site.empty() && !valid_site_name(peer.site)) return fail("a peer of no site");
+    if (!peer.site.empty() && !peer.subject.roles.within(trust::node_roles))
+        return fail("a peer of another site that is no node");
     const bool digest =
         peer.key.size() == 64 && std::all_of(peer.key.begin(), peer.key.end(), [](char c) {
             return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
@@ -114,7 +119,7 @@ Result<Asked> parse_asked(std::string_view packet) {
         s.number = r.number(8);
         s.connects = r.number(1) != 0;
         s.roles.bits = static_cast<uint32_t>(r.number(4));
-        s.name = r.text(64);
+        s.name = r.text(128);
         asked = std::move(s);
     } else if (kind == Kind::forget) {
         asked = Forget{r.number(8)};
@@ -162,7 +167,7 @@ Result<Told> parse_told(std::string_view packet) {
 std::string pack(const IdentityText& identity) {
     Writer w(Kind::identity);
     for (const std::string* part :
-         {&identity.key, &identity.chain, &identity.root, &identity.revoked})
+         {&identity.key, &identity.chain, &identity.root, &identity.revoked, &identity.sites})
         w.text(*part);
     return w.bytes;
 }
@@ -171,7 +176,8 @@ Result<IdentityText> parse_identity(std::string_view bytes) {
     Reader r{bytes};
     const auto kind = static_cast<Kind>(r.number(1));
     IdentityText identity;
-    for (std::string* part : {&identity.key, &identity.chain, &identity.root, &identity.revoked})
+    for (std::string* part :
+         {&identity.key, &identity.chain, &identity.root, &identity.revoked, &identity.sites})
         *part = r.text(identity_bytes_max);
     if (kind != Kind::identity || !r.good()) return fail("this is no identity");
     return identity;

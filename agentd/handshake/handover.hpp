@@ -67,9 +67,10 @@ std::string pack(const Told& told);
 Result<Asked> parse_asked(std::string_view packet);
 Result<Told> parse_told(std::string_view packet);
 
-// An identity as the text of a file: its key, its certificates, its root, and who is revoked.
+// An identity as the text of a file: its key, its certificates, its root, who is revoked, and the
+// roots of other sites (lines of a digest and a name each).
 struct IdentityText {
-    std::string key, chain, root, revoked;
+    std::string key, chain, root, revoked, sites;
     bool operator==(const IdentityText&) const = default;
 };
 inline constexpr size_t identity_bytes_max = 2 << 20;

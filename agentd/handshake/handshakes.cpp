@@ -69,8 +69,8 @@ class Handed final : public wire::Transport {
     Status take(Result<wire::SessionKeys> keys) {
         if (!keys) return tl::unexpected(keys.error());
         const trust::Peer& peer = keys->peer;
-        if (!how_.name.empty() && peer.subject.name != how_.name)
-            return fail("the peer is " + peer.subject.name + ", not " + how_.name);
+        if (!how_.name.empty() && peer.full_name() != how_.name)
+            return fail("the peer is " + peer.full_name() + ", not " + how_.name);
         if ((peer.subject.roles.bits & how_.roles.bits) == 0)
             return fail("the peer is " + peer.subject.name + " (" +
                         trust::text_of(peer.subject.roles) + "), not " +
@@ -89,16 +89,14 @@ class Handed final : public wire::Transport {
     Bytes kept_;
 };
 
-Result<std::string> text_of(const trust::Identity& identity) {
-    IdentityText text;
-    TRY_ASSIGN(text.key, identity.key.pem());
-    text.chain = trust::pem_of(identity.chain);
-    text.root = identity.root.pem();
-    for (const auto& [key, name] : identity.revoked.keys) {
-        text.revoked += key;
-        text.revoked += " " + name + "\n";
+// "KEY NAME", a line each.
+std::string lines_of(const std::map<std::string, std::string>& names) {
+    std::string lines;
+    for (const auto& [key, name] : names) {
+        lines += key;
+        lines += " " + name + "\n";
     }
-    return pack(text);
+    return lines;
 }
 
 }  // namespace
@@ -120,15 +118,30 @@ std::unique_ptr<wire::Transport> Handshakes::acceptor() {
 
 Status Handshakes::renewed(const trust::Identity& identity) {
     const bool first = identity_.empty();
-    TRY_ASSIGN(identity_, text_of(identity));
+    TRY_ASSIGN(text_.key, identity.key.pem());
+    text_.chain = trust::pem_of(identity.chain);
+    text_.root = identity.root.pem();
+    text_.revoked = lines_of(identity.revoked.keys);
+    identity_ = pack(text_);
     revoked_ = identity.revoked;
     if (first) {
         TRY(start());
         return wait_until_taken();
     }
-    if (!socket_) return {};  // the next one begins with it
-    if (const Status told = tell_identity(); !told) lost(told.error().message);
+    tell_if_there();
     return {};
+}
+
+void Handshakes::know_sites(const std::map<std::string, std::string>& sites) {
+    text_.sites = lines_of(sites);
+    identity_ = pack(text_);
+    tell_if_there();
+}
+
+// The next one begins with it.
+void Handshakes::tell_if_there() {
+    if (!socket_) return;
+    if (const Status told = tell_identity(); !told) lost(told.error().message);
 }
 
 Result<Pidfd> Handshakes::start_souk_handshake(Fd socket) {

@@ -35,6 +35,7 @@ class Handshakes final : public wire::TlsElsewhere {
     std::unique_ptr<wire::Transport> acceptor() override;
     // Starts the process at the first call, and waits until that has taken the identity.
     Status renewed(const trust::Identity& identity) override;
+    void know_sites(const std::map<std::string, std::string>& sites) override;
     // Asks whose certificates these are, if they are good. Calls `done` once, not from within.
     void examine(const std::string& chain, std::function<void(Result<trust::Peer>)> done);
 
@@ -56,6 +57,7 @@ class Handshakes final : public wire::TlsElsewhere {
     };
     Status start();
     Status tell_identity();
+    void tell_if_there();
     Status wait_until_taken() const;
     uint64_t ask(const Asked& asked, int descriptor, Waiting waiting);
     void hear();
@@ -73,6 +75,7 @@ class Handshakes final : public wire::TlsElsewhere {
     Watch watch_;
     Timer again_;
     Nanos pause_;
+    IdentityText text_;
     std::string identity_;  // as handed over
     trust::Revocations revoked_;
     std::map<uint64_t, Waiting> waiting_;

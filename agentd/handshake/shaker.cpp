@@ -19,18 +19,24 @@ constexpr size_t shaking_max = 8192, header_bytes = 5;
 constexpr Nanos shake_limit = Nanos::from_s(10);
 constexpr int tell_limit_ms = 5'000;
 
+Result<std::map<std::string, std::string>> names_of(std::string_view rest) {
+    std::map<std::string, std::string> names;
+    while (!rest.empty()) {
+        const std::string_view line = rest.substr(0, rest.find('\n'));
+        const size_t space = line.find(' ');
+        if (space == line.npos || line.size() == rest.size()) return fail("this is no identity");
+        names.emplace(line.substr(0, space), line.substr(space + 1));
+        rest.remove_prefix(line.size() + 1);
+    }
+    return names;
+}
+
 Result<trust::Identity> identity_of(const IdentityText& text) {
     TRY_ASSIGN(trust::Key key, trust::Key::from_pem(text.key));
     TRY_ASSIGN(auto chain, trust::parse_chain(text.chain));
     TRY_ASSIGN(auto root, trust::parse_chain(text.root));
     trust::Revocations revoked;
-    for (std::string_view rest = text.revoked; !rest.empty();) {
-        const std::string_view line = rest.substr(0, rest.find('\n'));
-        const size_t space = line.find(' ');
-        if (space == line.npos || line.size() == rest.size()) return fail("this is no identity");
-        revoked.keys.emplace(line.substr(0, space), line.substr(space + 1));
-        rest.remove_prefix(line.size() + 1);
-    }
+    TRY_ASSIGN(revoked.keys, names_of(text.revoked));
     return trust::Identity{std::move(key), std::move(chain), std::move(root.front()),
                            std::move(revoked)};
 }
@@ -113,14 +119,16 @@ Status Shaker::take_identity(int file) {
     TRY_ASSIGN(const std::string bytes, bytes_of(file, identity_bytes_max));
     TRY_ASSIGN(const IdentityText text, parse_identity(bytes));
     TRY_ASSIGN(trust::Identity identity, identity_of(text));
+    TRY_ASSIGN(auto sites, names_of(text.sites));
     if (tls_ && tls_->identity()->key.digest() == identity.key.digest() &&
         tls_->identity()->root.digest() == identity.root.digest()) {
         tls_->revoke(std::move(identity.revoked));
+        TRY(tls_->know_sites(std::move(sites), wire::OfSites::nodes));
         return tls_->renew(std::move(identity.chain));
     }
     if (tls_) return fail("an identity of another key or market");
     TRY_ASSIGN(tls_, wire::Tls::open(std::move(identity), {}));
-    return {};
+    return tls_->know_sites(std::move(sites), wire::OfSites::nodes);
 }
 
 void Shaker::examine(uint64_t number, int file) {

@@ -14,7 +14,9 @@
 
 namespace souk {
 
-using NodeName = std::string;  // [a-z0-9-], 1 to 32 characters, begins with a letter
+// [a-z0-9-], 1 to 32 characters, begins with a letter. A node of another site has the site's name
+// before it: "lab:n1".
+using NodeName = std::string;
 
 struct JobId {
     NodeName home;
@@ -29,8 +31,11 @@ struct Epoch {
     Epoch next() const { return {n + 1}; }
 };
 
+// Checks the name of a node of one's own site.
 bool valid_node_name(std::string_view name);
-// Parses "n1.7"; a bare "7" takes `default_home` (an error if that is empty).
+// The same, or the name of a node of another site.
+bool valid_full_node_name(std::string_view name);
+// Parses "n1.7" or "lab:n1.7"; a bare "7" takes `default_home` (an error if that is empty).
 Result<JobId> parse_job_id(std::string_view text, std::string_view default_home = {});
 
 // Checks the name of a site, and of the realm of its users: letters, digits, dots, _ and -; 64 at
@@ -42,6 +47,11 @@ struct OfSite {
     std::string_view site, rest;
 };
 OfSite of_site(std::string_view text);
+// A name that site `from` has used, as it is written at the site `own`: of its own node "n1" that
+// is "from:n1", and "own:n1" is "n1". An empty name stays so. Errors: it is of a third site, or
+// none.
+Result<NodeName> heard_from_site(std::string_view name, std::string_view from,
+                                 std::string_view own);
 // Parses "n1.7" or "lab:n1.7" and gives it back in that form.
 Result<std::string> parse_full_job_id(std::string_view text);
 

@@ -17,6 +17,11 @@ struct Peer {
     Subject subject;
     std::string key;  // the digest of its key
     Nanos ends;       // of its certificate
+    // It is a node of that other site, whose root has signed its name; empty: of one's own.
+    std::string site = {};
+    std::string full_name() const {
+        return site.empty() ? subject.name : site + ":" + subject.name;
+    }
 };
 
 // `chain`: as the peer sent it, its own first. `now`: Unix time.

@@ -35,7 +35,7 @@ void Check::bad(const char* field, const std::string& what) {
 }
 
 NodeName Check::node(const char* field, const char* name) {
-    if (!valid_node_name(name)) bad(field, "not a node name");
+    if (!valid_full_node_name(name)) bad(field, "not a node name");
     return name;
 }
 

@@ -15,7 +15,7 @@ SOUK_FIELDS(wire::Hello,  //
             field("address", &wire::Hello::address, rule::address),
             field("answers", &wire::Hello::answers), field("tickets", &wire::Hello::tickets),
             field("program", &wire::Hello::program, rule::name),
-            field("site", &wire::Hello::site, rule::name));
+            field("site", &wire::Hello::site, rule::name), field("sites", &wire::Hello::sites));
 
 SOUK_FIELDS(wire::Welcome, field("version", &wire::Welcome::version),
             field("name", &wire::Welcome::name, rule::name),
@@ -64,5 +64,10 @@ SOUK_FIELDS(wire::TicketKeys,
             field("keys", &wire::TicketKeys::keys, rule::text(TextRule::bytes, 4096)),
             field("now", &wire::TicketKeys::now, rule::time),
             field("list", &wire::TicketKeys::list, rule::text(TextRule::bytes, 4096)));
+
+SOUK_FIELDS(wire::PeerSites, field("own", &wire::PeerSites::own, rule::name),
+            field("roots", &wire::PeerSites::roots,
+                  rule::at_most(wire::PeerSites::most,
+                                rule::text(TextRule::line, wire::PeerSites::line_bytes_max))));
 
 }  // namespace souk

@@ -40,6 +40,7 @@ struct Hello {
     bool tickets = false;  // agent: it knows ticket_keys; older versions end the connection
     std::string program = souk::version();  // of the sender: `souk --version`; empty: an older one
     std::string site = {};                  // the market of a peer: its own name among sites
+    bool sites = false;  // agent: it knows peer_sites; older versions end the connection
     bool operator==(const Hello&) const = default;
 };
 struct Welcome {
@@ -121,6 +122,14 @@ struct TicketKeys {
     Nanos now;         // Unix time
     std::string list;  // the same keys, signed (kernel/trust/ticket_list.hpp); empty: an older one
     bool operator==(const TicketKeys&) const = default;
+};
+
+// The market to agents: which other sites are peers of theirs (docs/sites.md).
+struct PeerSites {
+    static constexpr size_t most = 256, line_bytes_max = 160;
+    std::string own;                 // this site's name
+    std::vector<std::string> roots;  // "DIGEST NAME": the root of a peer's certificates
+    bool operator==(const PeerSites&) const = default;
 };
 
 // Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or an

@@ -103,6 +103,7 @@ struct Tls::Inside {
 
     trust::KnownChains known;
     std::map<std::string, std::string> sites;
+    OfSites of_sites = OfSites::markets;
 
     Status make_context();
     // The certificate among these that is the root of a site; null: none is.
@@ -211,8 +212,8 @@ class TlsSession final : public TlsHandshake {
         if ((is.roles.bits & roles_.bits) == 0)
             return refuse("the peer is " + is.name + " (" + trust::text_of(is.roles) + "), not " +
                           trust::text_of(roles_));
-        if (!name_.empty() && is.name != name_)
-            return refuse("the peer is " + is.name + ", not " + name_);
+        if (const std::string name = peer_->full_name(); !name_.empty() && name != name_)
+            return refuse("the peer is " + name + ", not " + name_);
         return {};
     }
 
@@ -319,7 +320,8 @@ Status Tls::Inside::make_context() {
             SSL_CTX_use_PrivateKey(c.get(), identity->key.raw()) != 1)
             return trust::fail_openssl("set up TLS");
         std::vector<trust::Certificate> above(identity->chain.begin() + 1, identity->chain.end());
-        if (options.takes_strangers) above.push_back(identity->root);
+        const bool meets_sites = of_sites == OfSites::nodes && !sites.empty();
+        if (options.takes_strangers || meets_sites) above.push_back(identity->root);
         for (const trust::Certificate& one : above)
             if (SSL_CTX_add1_chain_cert(c.get(), one.raw()) != 1)
                 return trust::fail_openssl("set up TLS");
@@ -336,7 +338,8 @@ const trust::Certificate* Tls::Inside::site_root(
     return nullptr;
 }
 
-// Another site's root is good for its market alone. What that is called there says nothing here.
+// Another site's root is good for its market alone, or for its nodes alone. What the market is
+// called there says nothing here.
 Result<trust::Peer> Tls::Inside::verify_site(const std::vector<trust::Certificate>& chain,
                                              const trust::Certificate& its_root) {
     const std::string& site = sites.at(its_root.digest());
@@ -344,6 +347,15 @@ Result<trust::Peer> Tls::Inside::verify_site(const std::vector<trust::Certificat
     if (!peer)
         return tl::unexpected(
             Error{peer.error().code, "site " + site + ": " + peer.error().message});
+    if (of_sites == OfSites::nodes) {
+        peer->subject.roles.bits &= trust::node_roles.bits;
+        peer->subject.scope.clear();
+        peer->site = site;
+        if (peer->subject.roles.bits != 0) return peer;
+        return tl::unexpected(Error{
+            X509_V_ERR_APPLICATION_VERIFICATION,
+            "site " + site + ": its nodes alone may call here, and not " + peer->subject.name});
+    }
     if (peer->subject.roles != trust::only(trust::Role::market))
         return tl::unexpected(Error{X509_V_ERR_APPLICATION_VERIFICATION,
                                     "site " + site + ": its market alone may call here, and not " +
@@ -424,8 +436,14 @@ void Tls::revoke(trust::Revocations revoked) {
     if (inside_->options.elsewhere) (void)inside_->options.elsewhere->renewed(*inside_->identity);
 }
 
-void Tls::know_sites(std::map<std::string, std::string> sites) {
+Status Tls::know_sites(std::map<std::string, std::string> sites, OfSites who) {
     inside_->sites = std::move(sites);
+    inside_->of_sites = who;
+    if (TlsElsewhere* const elsewhere = inside_->options.elsewhere) {
+        elsewhere->know_sites(inside_->sites);
+        return {};
+    }
+    return who == OfSites::nodes ? inside_->make_context() : Status();
 }
 
 std::unique_ptr<Transport> connector(Tls* tls, trust::Roles roles, std::string name) {

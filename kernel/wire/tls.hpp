@@ -37,9 +37,13 @@ class TlsElsewhere {
     virtual ~TlsElsewhere() = default;
     virtual std::unique_ptr<Transport> connector(trust::Roles roles, std::string name) = 0;
     virtual std::unique_ptr<Transport> acceptor() = 0;
-    // Counts from the next handshake on.
+    // These count from the next handshake on.
     virtual Status renewed(const trust::Identity& identity) = 0;
+    virtual void know_sites(const std::map<std::string, std::string>& sites) = 0;
 };
+
+// These of another site are somebody here.
+enum class OfSites : uint8_t { markets, nodes };
 
 class Tls {
   public:
@@ -70,10 +74,12 @@ class Tls {
     Status renew(std::vector<trust::Certificate> chain);
     void revoke(trust::Revocations revoked);
     // The roots of other sites, by their digests, and the names of these sites. A peer whose
-    // certificates one of them has signed must be the market of that site, and is trust::Role::site
-    // of that name here and nothing else. Both ends show their root then (takes_strangers). These
-    // count from the next handshake on, too.
-    void know_sites(std::map<std::string, std::string> sites);
+    // certificates one of them has signed is, to a market, the market of that site, which is
+    // trust::Role::site of that name here and nothing else; to a node it is a node of that site
+    // (trust::Peer::site), as a home or a provider and nothing else. Both ends show their root
+    // then. These count from the next handshake on, too. Errors: of a node, whose context cannot be
+    // made anew.
+    Status know_sites(std::map<std::string, std::string> sites, OfSites who);
     // Returns the root that a stranger has recognised as a market's.
     const trust::Certificate* root() const;
 

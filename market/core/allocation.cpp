@@ -46,7 +46,7 @@ std::optional<Allocation::Wish> Allocation::fact(const Job& job) const {
     }
     w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
     const bool not_yet = w.state == JobState::waiting && !r.report.waits_for.empty();
-    if (!job.reported || r.cancel || not_yet || places_.cannot_leave(job)) return w;
+    if (!job.reported || r.cancel || not_yet || is_lent(job) || places_.cannot_leave(job)) return w;
     return {};
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "market/core/site_guests.hpp"
+
 namespace souk::market::claims {
 
 Relation relation_of(const JobReport& r) {
@@ -27,6 +29,8 @@ Status sound(const NodeName& node, const JobReport& r) {
     };
     if (r.id.home != node) return refuse(" of another home");
     if (is_project(r.uid)) return refuse(" of a user with the number of a project");
+    if (is_site_account(r.uid) != is_of_site(r.id))
+        return refuse(" of a user with the number of another site, or the other way round");
     // The solver gives named resources to single jobs alone, and a home lets no other ask.
     if (!r.gang.empty() && !r.terms.resources.empty())
         return refuse(" as a component that asks for named resources");

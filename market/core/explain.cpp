@@ -204,6 +204,7 @@ Reason Explain::why_pinned(const Job& job) const {
     if (!job.reported) return of_home(ReasonCode::home_silent);
     if (job.phase() == JobPhase::waiting && !r.report.waits_for.empty())
         return Reason(ReasonCode::waits_for_job).with(Figure::cause, r.report.waits_for);
+    if (is_lent(job)) return Reason(ReasonCode::at_site).with(Figure::cause, r.loan->site);
     if (r.unbacked) return at_node(ReasonCode::place_unbacked, where);
     const Node* at = book_.find_node(where);
     if (running && at && !at->connected) return at_node(ReasonCode::node_away, where);

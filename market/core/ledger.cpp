@@ -116,7 +116,7 @@ Result<Receipt> parse_receipt(std::string_view text) {
     }
     r.user = f[4];
     if (f[5] != "-") {
-        if (!valid_node_name(f[5])) return fail("it has no node name");
+        if (!valid_full_node_name(f[5])) return fail("it has no node name");
         r.node = f[5];
     }
     if (!number(f[0], r.seq) || !number(f[3], r.uid) || !number(f[6], r.from.ns) ||

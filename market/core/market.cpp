@@ -37,8 +37,10 @@ Market::Market(MarketOptions options)
                bids_, suspended_, work_),
       explain_(context_, book_, places_, solver_, allocation_, equals_, gangs_, bids_, prices_,
                settling_, notes_),
+      lent_(context_, book_, orders_, rooms_, alarms_, billing_, notes_, work_),
       placement_(context_, book_, places_, solver_, orders_, rooms_, alarms_, allocation_, gangs_,
-                 suspended_, explain_, reports_, settling_, work_),
+                 suspended_, explain_, reports_, settling_, lent_, work_),
+      guests_(book_),
       reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_,
                     run_times_),
       operators_(context_, trace_, book_, places_, solver_, notes_, billing_, funds_, allocation_,
@@ -129,6 +131,7 @@ void Market::started(Nanos now) {
         book_.number(*job);
         reports_.resume(*job, now);
         reservations_.note(*job);
+        lent_.resume(*job, now);
     }
     for (auto& [name, node] : book_.nodes()) {
         node.lost_at = now;
@@ -196,14 +199,17 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
         const Job* const before = book_.find(job->id);
         const bool had_ended = before && before->phase() == JobPhase::finished;
         TRY(reports_.take(name, *job, now));
-        const Job* const known = book_.find(job->id);
+        Job* const known = book_.find(job->id);
         if (!known) return {};
+        lent_.reported(*known, now);
         reservations_.note(*known);
         if (!had_ended) run_times_.ended(known->record);
         return {};
     }
-    if (const auto* failed = std::get_if<OrderFailed>(&message))
+    if (const auto* failed = std::get_if<OrderFailed>(&message)) {
+        if (const Job* const job = book_.find(failed->id)) lent_.failed(*job, *failed);
         return reports_.order_failed(name, *failed, now);
+    }
     const auto& r = std::get<ProviderReport>(message);
     if (r.node != name) return fail("node " + name + " reports as provider " + r.node);
     return provider_report(it->second, r);
@@ -272,7 +278,7 @@ Nanos Market::next_call() const {
     if (work_.is_due() || allocation_.outside().is_adopted()) return {0};
     Nanos next = settling() ? settling_.end() : solver_.next_wake();
     next = std::min({next, alarms_.next(), days_.next(), explain_.next_call(), prices_.next_call(),
-                     notes_.next(), reports_.next_ask(), reservations_.next()});
+                     notes_.next(), reports_.next_ask(), reservations_.next(), lent_.next()});
     if (!book_.nodes().empty()) next = std::min(next, bids_.next_sample());
     if (!admission_.limited().empty())
         next = std::min(
@@ -292,6 +298,7 @@ void Market::flush(Nanos now, Outputs& out) {
     }
     book_.store_meta(orders_.next_seq(), out);
     notes_.send(explain_, book_.nodes(), now, out);
+    for (Send& send : lent_.take_orders()) out.send.push_back(std::move(send));
     forget_finished();
 }
 
@@ -360,13 +367,16 @@ SiteOffer Market::offer(const std::string& site, const SiteAsk& ask, const SiteT
     const JobTerms& t = ask.terms;
     SiteOffer offer;
     offer.number = ask.number;
-    offer.why = why_not_by(terms, {ask.user, t.project, t.cpus, t.max_price},
-                           reservations_.cpus_offered(of, now), second_of_week);
+    offer.why =
+        why_not_by(terms, {ask.user, t.project, t.cpus, t.max_price},
+                   reservations_.cpus_offered(of, now) + guests_.cpus_of(site), second_of_week);
     if (!offer.why.empty()) return offer;
     const auto no = [&](CauseCode code, std::string why) {
         offer.why = souk::Cause(code, std::move(why));
         return offer;
     };
+    if (book_.find({site + ":" + ask.job.home, ask.job.seq}))
+        return no(CauseCode::not_possible, "the job has been here");
     if (!(t.booking == Booking{}))
         return no(CauseCode::not_possible, "places are sold to jobs of this site alone");
     if ((!t.needs->empty() && !Needs::parse(*t.needs)) ||
@@ -395,6 +405,70 @@ SiteOffer Market::offer(const std::string& site, const SiteAsk& ask, const SiteT
     if (quote->others_first) offer.starts_in = reservations_.clearing_of(c);
     if (reservations_.keep_offered(of, request.terms, c, now)) offer.held_for = kept;
     return offer;
+}
+
+// -------------------------------------------------------------------------------------------------
+// jobs at other sites, and of other sites
+
+Status Market::lend(const JobId& id, const std::string& site, Nanos now) {
+    trace_.heard(Input::lend, id, {}, site);
+    Job* const job = book_.find(id);
+    if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
+    return lent_.lend(*job, site, now);
+}
+
+Status Market::site_order(const std::string& site, const Order& order, Nanos now) {
+    trace_.heard(Input::site_order, order.id, order.node, site);
+    Job* const job = book_.find(order.id);
+    if (!job) return fail(CauseCode::not_found, "there is no such job");
+    if (order.kind == Order::Kind::run && !book_.find_node(order.node)) {
+        if (guests_.homes_of(site).size() >= LentJobs::nodes_max)
+            return fail(CauseCode::too_many, "too many nodes of site " + site);
+        TRY(agent_connected(order.node, order.address, now));
+    }
+    return lent_.pass(*job, site, order, now);
+}
+
+void Market::site_note(const std::string& site, const SiteNote& note, Nanos now) {
+    trace_.heard(Input::site_note, note.note.id, {}, site);
+    if (Job* const job = book_.find(note.note.id)) lent_.heard(*job, site, note, now);
+}
+
+Status Market::site_job(const SiteGuests::Site& site, const JobReport& report, Nanos now) {
+    const Job* const known = book_.find(report.id);
+    if (!known && report.phase == JobPhase::finished) {  // it has never come, or is forgotten
+        JobNote note;
+        note.id = report.id;
+        note.settled = true;
+        notes_.of(note);
+        return {};
+    }
+    const JobId short_id{NodeName(of_site(report.id.home).rest), report.id.seq};
+    const KeptOffers::Key kept{site.name, short_id};
+    TRY_ASSIGN(const JobReport heard,
+               guests_.heard(site, report, reservations_.cpus_offered(kept, now)));
+    reservations_.drop_offered(kept);
+    const Node* const home = book_.find_node(report.id.home);
+    if (!home || !home->connected) TRY(agent_connected(report.id.home, {}, now));
+    return this->report(report.id.home, heard, now);
+}
+
+Status Market::site_failed(const std::string& site, const OrderFailed& failed, Nanos now) {
+    if (of_site(failed.id.home).site != site)
+        return fail(CauseCode::not_allowed, "that is no job of site " + site);
+    return report(failed.id.home, failed, now);
+}
+
+void Market::site_up(const std::string& site, Nanos now) {
+    for (const NodeName& name : guests_.homes_of(site)) {
+        const Node& node = book_.node(name);
+        if (!node.connected) (void)agent_connected(name, node.record.address, now);
+    }
+    lent_.tell_all(site);
+}
+
+void Market::site_down(const std::string& site, Nanos now) {
+    for (const NodeName& name : guests_.homes_of(site)) agent_lost(name, now);
 }
 
 Quote::Promise Market::promise_of(const QuoteRequest& request, Nanos now) const {
@@ -474,6 +548,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     end_settling(now);
     places_.resources().forget_names();
     reservations_.look(now);
+    lent_.look(now);
     // Once a minute, with the prices.
     if (reports_.lacking() > 0 && now >= bids_.next_sample()) reports_.try_lacking();
     decide(now, out);

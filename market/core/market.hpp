@@ -62,6 +62,7 @@
 #include "market/core/job_reports.hpp"
 #include "market/core/job_waits.hpp"
 #include "market/core/ledger.hpp"
+#include "market/core/lent_jobs.hpp"
 #include "market/core/market_context.hpp"
 #include "market/core/market_io.hpp"
 #include "market/core/market_state.hpp"
@@ -78,6 +79,7 @@
 #include "market/core/room_claims.hpp"
 #include "market/core/run_times.hpp"
 #include "market/core/settling.hpp"
+#include "market/core/site_guests.hpp"
 #include "market/core/site_offer.hpp"
 #include "market/core/site_terms.hpp"
 #include "market/core/solver.hpp"
@@ -210,6 +212,29 @@ class Market {
     SiteOffer offer(const std::string& site, const SiteAsk& ask, const SiteTerms& terms,
                     int32_t second_of_week, Nanos now);
 
+    // -- jobs at other sites, and of other sites (docs/sites.md). Names are as they are here.
+
+    // The job goes to that site, which has offered it a place. Errors: it does not.
+    Status lend(const JobId& id, const std::string& site, Nanos now);
+    // Whether it could: it has not been there.
+    bool may_go(const JobId& id, const std::string& site) const {
+        const Job* const job = book_.find(id);
+        return job && LentJobs::may_go(*job, site);
+    }
+    // That site orders a job of this one. Errors, which it is told: what keeps the order from being
+    // passed on.
+    Status site_order(const std::string& site, const Order& order, Nanos now);
+    void site_note(const std::string& site, const SiteNote& note, Nanos now);
+    // That site reports a job of its own. Errors, which it is told: the job does not come.
+    Status site_job(const SiteGuests::Site& site, const JobReport& report, Nanos now);
+    Status site_failed(const std::string& site, const OrderFailed& failed, Nanos now);
+    // The market of that site is connected, or is not any more.
+    void site_up(const std::string& site, Nanos now);
+    void site_down(const std::string& site, Nanos now);
+    // It knows what other sites are to hear of jobs that were given to them, since the last
+    // solve().
+    LentJobs& lent() { return lent_; }
+
     // An allocation worked out elsewhere: after Outputs::ask_solver, adopt() or, when there is
     // none, use_own() (once), then solve() as usual.
     using Problem = OutsideSolver::Problem;
@@ -330,7 +355,9 @@ class Market {
     SuspendedJobs suspended_;
     JobReports reports_;
     Explain explain_;
+    LentJobs lent_;
     Placement placement_;
+    SiteGuests guests_;
     RunTimes run_times_;
     Reservations reservations_;
     Operators operators_;

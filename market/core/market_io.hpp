@@ -87,6 +87,18 @@ struct Promised {
     bool operator==(const Promised&) const = default;
 };
 
+// A job of this site that was given to the market of another one (lent_jobs.hpp).
+struct Loan {
+    static constexpr size_t been_max = 64;
+    std::string site;               // empty: it is at none
+    bool over = false;              // it has come back, and that site has not settled yet
+    bool recalled = false;          // that site keeps it no longer: it is to come back
+    uint64_t seq = 0, its_seq = 0;  // the newest order of that site: our number, and its own
+    Nanos run;                      // its run time when it came back
+    std::vector<std::string> been;  // sites that it was given to
+    bool operator==(const Loan&) const = default;
+};
+
 // One job as it is stored. A job that waits and has cost nothing is not: its home has it.
 struct JobRecord {
     JobReport report;  // the newest
@@ -123,6 +135,7 @@ struct JobRecord {
     Sparse<Promised> promised = {};
     // It holds a place in which this user, too, may run programs (marketctl give); 0: nobody.
     uint32_t given = 0;
+    Sparse<Loan> loan = {};
 };
 
 struct NodeRecord {
@@ -208,6 +221,9 @@ enum class Input : uint8_t {
     set_option,
     adopt,
     use_own,
+    lend,
+    site_order,
+    site_note,
 };
 const char* to_string(Input input);
 

@@ -153,6 +153,12 @@ inline std::optional<Money> booked_price(const Job& job) {
     return std::nullopt;
 }
 
+// Another site has it, and this market decides nothing about it but to stop it.
+inline bool is_lent(const Job& job) {
+    const Loan& loan = *job.record.loan;
+    return !loan.site.empty() && !loan.over;
+}
+
 // Whether it leaves its place, or comes to another one.
 inline bool is_on_its_way(const Job& job) {
     const JobPhase p = job.phase();

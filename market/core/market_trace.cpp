@@ -29,6 +29,9 @@ const char* to_string(Input input) {
         case Input::set_option: return "set_option";
         case Input::adopt: return "adopt";
         case Input::use_own: return "use_own";
+        case Input::lend: return "lend";
+        case Input::site_order: return "site_order";
+        case Input::site_note: return "site_note";
     }
     MUST(false);
 }

@@ -114,7 +114,7 @@ SOUK_FIELDS(
     field("near", &JobReport::near),
     field("near_trip_us", &JobReport::near_trip_us, rule::between(0, market::near_most)),
     field("near_mbit", &JobReport::near_mbit, rule::between(0, market::near_most)),
-    field("image_stays", &JobReport::image_stays),
+    field("uid_there", &JobReport::uid_there), field("image_stays", &JobReport::image_stays),
     part("image_stays_code", &JobReport::image_stays, &Cause::code, cause_rule));
 
 SOUK_FIELDS(JobUse,  //
@@ -249,5 +249,14 @@ SOUK_FIELDS(SiteOffer, field("number", &SiteOffer::number), field("why", &SiteOf
             field("speed", &SiteOffer::speed, rule::between(0, market::speed_max)),
             field("starts_in", &SiteOffer::starts_in, rule::span),
             field("held_for", &SiteOffer::held_for, rule::span));
+
+SOUK_FIELDS(SiteJob, field("report", &SiteJob::report, rule::required));
+
+SOUK_FIELDS(SiteFailed, field("failed", &SiteFailed::failed, rule::required));
+
+SOUK_FIELDS(SiteOrder, field("order", &SiteOrder::order, rule::required));
+
+SOUK_FIELDS(SiteNote, field("note", &SiteNote::note, rule::required), field("no", &SiteNote::no),
+            part("no_code", &SiteNote::no, &Cause::code, cause_rule));
 
 }  // namespace souk

@@ -186,6 +186,7 @@ struct JobReport {
     bool pack = false;
     bool near = false;
     int64_t near_trip_us = 0, near_mbit = 0;
+    uint32_t uid_there = 0;  // of a job of another site: its user's number there
     bool operator==(const JobReport&) const = default;
 };
 

@@ -103,6 +103,7 @@ void OfferRounds::close(const JobId& id, Entry& entry, Nanos now) {
     constexpr uint64_t spread = 0x9e3779b97f4a7c15;  // numbers that follow each other lie apart
     if (const auto best = best_offer(offers, round.wish, seed_ ^ (round.number * spread)))
         round.chosen = which[*best];
+    if (round.chosen) chosen_.push_back(id);
     round.is_open = false;
     open_.erase(round.number);
     pause(id, entry, now);

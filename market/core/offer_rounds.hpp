@@ -62,6 +62,8 @@ class OfferRounds {
     void tick(Nanos now);
     // When due() or tick() has something to do; never() if nothing waits.
     Nanos next() const;
+    // Jobs of rounds that have ended since, with a best offer.
+    std::vector<JobId> take_chosen() { return std::exchange(chosen_, {}); }
     // The newest round about the job; null: there is none.
     const Round* of(const JobId& id) const;
     size_t size() const { return jobs_.size(); }
@@ -80,6 +82,7 @@ class OfferRounds {
     std::map<JobId, Entry> jobs_;
     std::set<std::pair<Nanos, JobId>> due_;
     std::map<uint64_t, JobId> open_;  // rounds by number: the oldest first
+    std::vector<JobId> chosen_;
     uint64_t next_ = 1;
     Nanos free_at_{}, may_hurry_{};
 };

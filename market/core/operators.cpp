@@ -54,6 +54,9 @@ Result<std::string> Operators::move(const JobId& id, const NodeName& name, bool 
                                     uint32_t uid) {
     trace_.heard(Input::move, id, name);
     TRY_ASSIGN(Job* const job, operated(id, uid, false));
+    if (is_lent(*job))
+        return fail(CauseCode::not_possible, "site " + job->record.loan->site + " has job " +
+                                                 id.text() + ": freeze it, and it comes home");
     TRY(places_.destination(*job, name));
     if (Failed* const failed = job->failed.stored()) {
         failed->bars.erase(name);  // the operator knows better

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "market/core/site_guests.hpp"
+
 namespace souk::market {
 
 void Backoff::again(const souk::Cause& because, Nanos now, Nanos min, Nanos max) {
@@ -71,8 +73,12 @@ std::optional<Ticket> Orders::ticket(const Job& job, const Order& order) {
     Ticket t;
     t.id = order.id;
     t.number = order.seq;
-    t.uid = r.uid;
+    t.uid = is_of_site(t.id) ? r.uid_there : r.uid;
     t.user = r.user;
+    if (is_of_site(t.id)) {
+        t.realm = of_site(home).site;
+        t.user.erase(0, t.realm.size() + 1);
+    }
     if (!begins) t.source = r.where;
     t.destination = order.node;
     t.address = order.address;

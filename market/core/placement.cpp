@@ -112,6 +112,13 @@ bool Placement::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     if (Orders::in_transit(job)) return true;
+    if (is_lent(job)) {
+        if (job.phase() != JobPhase::running || !lent_.must_stop(job)) return true;
+        lent_.recall(job);
+        if (!job.failed->stuck.active)
+            issue(job, Order::Kind::suspend, {}, explain_.reason(job), now, out);
+        return true;
+    }
     if (job.record.unbacked) {
         const bool ask = job.phase() == JobPhase::running && job.called_back_at == Nanos::never();
         if (ask && !job.failed->stuck.active && !settling_.is_on())

@@ -16,6 +16,7 @@
 #include "market/core/gang_list.hpp"
 #include "market/core/job_alarms.hpp"
 #include "market/core/job_reports.hpp"
+#include "market/core/lent_jobs.hpp"
 #include "market/core/market_context.hpp"
 #include "market/core/orders.hpp"
 #include "market/core/places.hpp"
@@ -32,7 +33,7 @@ class Placement {
     Placement(const MarketContext& context, Book& book, const Places& places, const Solver& solver,
               Orders& orders, RoomClaims& rooms, JobAlarms& alarms, const Allocation& allocation,
               GangList& gangs, SuspendedJobs& suspended, const Explain& explain,
-              JobReports& reports, const Settling& settling, WorkList& work)
+              JobReports& reports, const Settling& settling, LentJobs& lent, WorkList& work)
         : context_(context),
           book_(book),
           places_(places),
@@ -46,6 +47,7 @@ class Placement {
           explain_(explain),
           reports_(reports),
           settling_(settling),
+          lent_(lent),
           work_(work) {}
 
     // Looks at all jobs that are pending, those with the highest bids first.
@@ -74,6 +76,7 @@ class Placement {
     const Explain& explain_;
     JobReports& reports_;
     const Settling& settling_;
+    LentJobs& lent_;
     WorkList& work_;
     std::set<std::string> gangs_seen_;           // by the present place()
     std::vector<const Job*> wants_room_;         // jobs that did not fit where the solver has them

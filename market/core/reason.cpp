@@ -302,6 +302,9 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "has begun, and {cause} is a device wherever there is enough of it",
      "srun --resource: a job gets devices only when it begins, as nothing can tell a job that "
      "comes back which ones it has; it goes on where the owner offers a count"},
+    {at_site, "at_site", "site {cause} has it",
+     "srun --sites: it was given to that site, which says where it runs; it comes home when that "
+     "site wants its place back"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -341,8 +344,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == resource_devices,
-              "a code or a figure has no line");
+static_assert(in_order() && reason_words.back().code == at_site, "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

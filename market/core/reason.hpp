@@ -155,6 +155,7 @@ enum class ReasonCode : uint16_t {
     promise_budget,
     promise_broken,
     resource_devices,
+    at_site,  // another site has it
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

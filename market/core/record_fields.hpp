@@ -73,6 +73,13 @@ SOUK_FIELDS(market::Promised,  //
             field("back_from", &market::Promised::back_from, rule::node_or_none),
             field("back", &market::Promised::back, rule::price));
 
+SOUK_FIELDS(market::Loan, field("site", &market::Loan::site, rule::name),
+            field("over", &market::Loan::over), field("seq", &market::Loan::seq, rule::count),
+            field("its_seq", &market::Loan::its_seq, rule::count),
+            field("run", &market::Loan::run, rule::span),
+            field("recalled", &market::Loan::recalled),
+            field("been", &market::Loan::been, rule::at_most(market::Loan::been_max, rule::name)));
+
 SOUK_FIELDS(market::JobRecord,  //
             packed("report", &market::JobRecord::report), flat(&market::JobRecord::account),
             field("tab", &market::JobRecord::tab, rule::unless_same),
@@ -99,7 +106,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("unbacked", &market::JobRecord::unbacked),
             field("contract", &market::JobRecord::contract, rule::unless_same),
             field("promised", &market::JobRecord::promised, rule::unless_same),
-            field("given", &market::JobRecord::given));
+            field("given", &market::JobRecord::given),
+            field("loan", &market::JobRecord::loan, rule::unless_same));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),

@@ -93,6 +93,7 @@ class Reservations : private PlacesAhead {
     // is sold there that needs it. Jobs that can leave may use it. False: there is no such room.
     bool keep_offered(const KeptOffers::Key& job, const JobTerms& terms, const Contract& c,
                       Nanos now);
+    void drop_offered(const KeptOffers::Key& job) { kept_.drop(job); }
     // CPUs that are so kept (KeptOffers::cpus_beside).
     int64_t cpus_offered(const KeptOffers::Key& job, Nanos now) const {
         return kept_.cpus_beside(job, context_.unix(now));

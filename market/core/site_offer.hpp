@@ -23,6 +23,26 @@ struct SiteAsk {
     bool operator==(const SiteAsk&) const = default;
 };
 
+// The words of two markets about a job that runs, or is to run, at the other's site
+// (market/core/lent_jobs.hpp). Each writes names as they are at its own site.
+struct SiteJob {  // its own market: the job as its home says
+    JobReport report;
+    bool operator==(const SiteJob&) const = default;
+};
+struct SiteFailed {  // its own market: an order has come to nothing
+    OrderFailed failed;
+    bool operator==(const SiteFailed&) const = default;
+};
+struct SiteOrder {  // the other market: where the job is to run
+    Order order;
+    bool operator==(const SiteOrder&) const = default;
+};
+struct SiteNote {  // the other market: what it pays there
+    JobNote note;
+    Cause no;  // it is not taken, or kept no longer, and why
+    bool operator==(const SiteNote&) const = default;
+};
+
 // Says what of a job's terms another site hears, and looks at: the rest is its user's business
 // alone.
 JobTerms told_to_sites(const JobTerms& terms);

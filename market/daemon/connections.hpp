@@ -33,6 +33,7 @@ struct Connection {
     std::string node;        // agent: its name; operator, site: that
     bool answers = false;    // agent: it can be asked
     bool tickets = false;    // agent: it knows ticket_keys
+    bool sites = false;      // agent: it knows peer_sites; site: it takes jobs and lends them
 };
 
 // An agent that listens on every address is where its connection comes from.

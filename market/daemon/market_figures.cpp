@@ -27,7 +27,8 @@ std::vector<Metric> MarketFigures::metrics() const {
     std::map<std::string, double> nodes;
     for (const char* state : {"busy", "free", "off", "unable", "disconnected", "lost"})
         nodes[state] = 0;
-    for (const auto& [name, node] : market_.nodes()) ++nodes[market_.provider_state(node, now)];
+    for (const auto& [name, node] : market_.nodes())
+        if (of_site(name).site.empty()) ++nodes[market_.provider_state(node, now)];
     std::vector<Metric> all = {
         by("souk_build_info", "The version of marketd.", "version", {{version(), 1}}),
         by("souk_market_jobs", "Unfinished jobs by state.", "state",
@@ -68,7 +69,7 @@ std::vector<StatusLine> MarketFigures::status_lines() const {
     const market::Totals t = market_.totals(now);
     size_t connected = 0, offered = 0;
     for (const auto& [name, node] : market_.nodes()) {
-        connected += node.connected;
+        connected += node.connected && of_site(name).site.empty();
         offered += node.connected && node.record.has_report && node.record.report.on_market;
     }
     return {{"market", config_.name},

@@ -32,7 +32,7 @@ Status MarketTrust::open() {
 void MarketTrust::give_ticket(Order& order) {
     const market::Job* const job = market_.find(order.id);
     auto ticket = job && ticket_ring_ ? market::Orders::ticket(*job, order) : std::nullopt;
-    if (!ticket) return;
+    if (!ticket || !order.ticket.empty()) return;  // another site's market has given it
     // Nodes reckon by this clock, so they hear of it before the first ticket after it was set.
     constexpr Nanos worth_telling = Nanos::from_s(30);
     const Nanos off = unix_now() - Loop::now() - told_calendar_;

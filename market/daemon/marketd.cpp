@@ -45,8 +45,9 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       ledger_(loop, log, market_, records_, connections_, replies_, warnings_, *this),
       waits_(loop, market_, connections_),
       questions_(loop, market_, records_, connections_),
-      sites_(loop, log, config, records_.state(), connections_, replies_),
+      sites_(loop, log, config, records_.state(), connections_, replies_, *this),
       offers_(loop, market_, sites_, connections_, records_.state(), *this),
+      loans_(log, market_, records_, sites_, connections_, *this),
       web_(log, config, trust_, replies_),
       figures_(config, market_, records_, connections_, trust_, decisions_, warnings_,
                decision_log_, program_) {}
@@ -152,16 +153,18 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
                                                           : wire::operator_to_market);
     connections_.send(
         number,
-        wire::Welcome{wire::protocol_version,
-                      c.kind == Connection::Kind::site ? sites_.name() : config_.name,
-                      c.kind == Connection::Kind::agent ? reachable(hello.address, c.host) : "",
-                      false, true, unix_now()});
-    if (c.kind == Connection::Kind::agent) trust_.tell_lists(number);
+        wire::Welcome{
+            wire::protocol_version, c.kind == Connection::Kind::site ? sites_.name() : config_.name,
+            c.kind == Connection::Kind::agent ? reachable(hello.address, c.host) : "", false, true,
+            unix_now(), version(), c.kind == Connection::Kind::site ? knows_loans : 0});
+    if (c.kind != Connection::Kind::agent) return {};
+    trust_.tell_lists(number);
+    sites_.tell_agent(number);
     return {};
 }
 
 Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& hello) {
-    if (hello.node.empty() || hello.address.empty())
+    if (!valid_node_name(hello.node) || hello.address.empty())
         return fail("an agent's hello needs its node name and its address");
     TRY(trust_.is_certified(c, hello.node));
     if (const auto old = connections_.agents().find(hello.node);
@@ -183,6 +186,7 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
     c.node = hello.node;
     c.answers = hello.answers;
     c.tickets = hello.tickets;
+    c.sites = hello.sites;
     connections_.is_agent(number, c.node);
     log_.info("agent connected", {{"NODE", c.node}, {"address", address}});
     wake();
@@ -280,6 +284,7 @@ Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Fram
     }
     if (f.type == wire::frame::site_ask) return offers_.asked(number, c, f);
     if (f.type == wire::frame::site_offer) return offers_.answered(c, f);
+    if (LoanDesk::takes(f.type)) return loans_.heard(number, c, f);
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
     request.uid = MarketTrust::nobody;
     const size_t listed = market_.jobs().size() + market_.nodes().size();
@@ -373,6 +378,7 @@ void Marketd::step() {
     records_.store(out.store);
     const bool more_quotes = quotes_.answer([this](const auto& asked) { quote(asked); }, Loop::now);
     offers_.answer();
+    loans_.tell();
     if (records_.finished().count() > config_.finished_max) records_.trim_finished();
     for (market::Send& s : out.send) held_.push_back(std::move(s));
     if (!std::exchange(release_waits_, true))
@@ -422,6 +428,10 @@ void Marketd::release() {
     log_orders(log_, held_);
     for (market::Send& s : std::exchange(held_, {})) {
         if (auto* order = std::get_if<Order>(&s.message)) trust_.give_ticket(*order);
+        if (!of_site(s.node).site.empty()) {
+            loans_.send(s);
+            continue;
+        }
         const auto agent = connections_.agents().find(s.node);
         if (agent == connections_.agents().end()) continue;
         const uint64_t number = agent->second;

@@ -15,7 +15,7 @@
 //
 // It composes objects that each own their part, in the headers of their names: Connections,
 // MarketRecords, MarketTrust, LedgerKeeper, OperatorWaits, NodeQuestions, Sites, OfferDesk,
-// WebDesk, MarketFigures.
+// LoanDesk, WebDesk, MarketFigures.
 #pragma once
 
 #include <memory>
@@ -33,6 +33,7 @@
 #include "market/daemon/decision_shell.hpp"
 #include "market/daemon/decision_times.hpp"
 #include "market/daemon/ledger_keeper.hpp"
+#include "market/daemon/loan_desk.hpp"
 #include "market/daemon/market_figures.hpp"
 #include "market/daemon/market_records.hpp"
 #include "market/daemon/market_trust.hpp"
@@ -48,7 +49,7 @@
 
 namespace souk {
 
-class Marketd final : private StepTaker, private Connections::Listener {
+class Marketd final : private StepTaker, private Connections::Listener, private SiteListener {
   public:
     // Reads the records, then listens. Errors: the state directory or an address is in use or
     // unusable, a record that cannot be read.
@@ -69,6 +70,8 @@ class Marketd final : private StepTaker, private Connections::Listener {
     void site_ended(uint64_t number, const Connection& c, const Error& error) override {
         sites_.ended(number, c, error);
     }
+    void site_up(const std::string& site) override { loans_.site_up(site); }
+    void site_down(const std::string& site) override { loans_.site_down(site); }
     Status greet(uint64_t number, Connection& c, const wire::Frame& frame);
     Status greet_agent(uint64_t number, Connection& c, const wire::Hello& hello);
     Status from_agent(uint64_t number, Connection& c, const wire::Frame& frame);
@@ -102,6 +105,7 @@ class Marketd final : private StepTaker, private Connections::Listener {
     NodeQuestions questions_;
     Sites sites_;
     OfferDesk offers_;
+    LoanDesk loans_;
     WebDesk web_;
     PlanDesk plans_;
     QuoteDesk quotes_;  // answered when a step is decided

@@ -30,7 +30,12 @@ void write_offer(JsonWriter& w, const OfferRounds::Answer& answer, bool is_open)
 bool lets_go(const market::Job& job) {
     const JobReport& r = job.record.report;
     return r.phase == JobPhase::waiting && !r.terms.sites->names.empty() && r.gang.empty() &&
-           r.terms.booking == Booking{};
+           r.terms.booking == Booking{} && !r.address && job.record.loan->site.empty();
+}
+
+// Another site has it, or has not settled yet. What was offered for it is still shown.
+bool is_away(const market::Job& job) {
+    return !job.record.loan->site.empty() && job.record.report.phase != JobPhase::finished;
 }
 
 // Nothing keeps it back now, and it has no place here.
@@ -61,7 +66,7 @@ void OfferDesk::job_told(const JobId& id) {
     const market::Job* const job = market_.find(id);
     if (job && lets_go(*job))
         rounds_.note(id, job->record.report.terms, Loop::now());
-    else if (rounds_.size() > 0)
+    else if (rounds_.size() > 0 && !(job && is_away(*job)))
         rounds_.forget(id);
     if (rounds_.size() > 0) look();
 }
@@ -74,6 +79,7 @@ void OfferDesk::peer_came() {
 void OfferDesk::look() {
     const Nanos now = Loop::now();
     rounds_.tick(now);
+    for (const JobId& id : rounds_.take_chosen()) give(id, now);
     while (const auto id = rounds_.due(now)) ask_about(*id, now);
     const Nanos next = rounds_.next();
     if (next == Nanos::never())
@@ -82,12 +88,24 @@ void OfferDesk::look() {
         timer_ = loop_.at(next, [this] { look(); });
 }
 
+// The best offer is taken while its place is kept.
+void OfferDesk::give(const JobId& id, Nanos now) {
+    const market::Job* const job = market_.find(id);
+    const OfferRounds::Round* const round = rounds_.of(id);
+    if (!job || !round || !round->chosen || !lets_go(*job) || !is_free(*job)) return;
+    const std::string site = round->answers[*round->chosen].site;
+    if (!sites_.lends(site) || !market_.lend(id, site, now)) return;
+    steps_.wake();
+}
+
 void OfferDesk::ask_about(const JobId& id, Nanos now) {
     const market::Job* const job = market_.find(id);
+    if (job && is_away(*job)) return rounds_.later(id, now);
     if (!job || !lets_go(*job)) return rounds_.forget(id);
     if (!is_free(*job)) return rounds_.later(id, now);
     const JobReport& report = job->record.report;
-    const std::vector<std::string> sites = sites_.that_let_come(*report.terms.sites);
+    std::vector<std::string> sites = sites_.that_let_come(*report.terms.sites);
+    std::erase_if(sites, [&](const std::string& site) { return !market_.may_go(id, site); });
     if (sites.empty()) return rounds_.later(id, now);
     const JobTerms& terms = report.terms;
     const OfferWish wish{terms.sites->cheapest, terms.max_price, terms.runtime};

@@ -46,6 +46,7 @@ class OfferDesk {
         std::string site;
         SiteAsk ask;
     };
+    void give(const JobId& id, Nanos now);
     void ask_about(const JobId& id, Nanos now);
     void look();
 

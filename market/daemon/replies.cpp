@@ -48,7 +48,7 @@ Result<std::string> status(const Context& c) {
     const market::Totals t = c.market.totals(c.now);
     size_t homes = 0, providers = 0;
     for (const auto& [name, node] : c.market.nodes()) {
-        homes += node.connected;
+        homes += node.connected && of_site(name).site.empty();
         providers += node.connected && node.record.has_report && node.record.report.on_market;
     }
     const Nanos next = c.market.next_call();

@@ -79,13 +79,14 @@ uint32_t site_to_caller(wire::FrameType type) {
 }  // namespace
 
 Sites::Sites(Loop& loop, Log& log, const MarketConfig& config, JournalDb& state,
-             Connections& connections, ReplyQueue& replies)
+             Connections& connections, ReplyQueue& replies, SiteListener& listener)
     : loop_(loop),
       log_(log),
       config_(config),
       state_(state),
       connections_(connections),
       replies_(replies),
+      listener_(listener),
       relayed_(loop, connections, questions_each_max, questions_user_max) {}
 
 Status Sites::open(wire::Tls* tls) {
@@ -102,6 +103,11 @@ Status Sites::open(wire::Tls* tls) {
         known(record);
         return {};
     }));
+    for (auto& [site, peer] : peers_)
+        if (peer.record.account == 0) {  // of a version before
+            peer.record.account = free_account();
+            state_.put(kind_peer, site, wire::pack(peer.record));
+        }
     know();
     return {};
 }
@@ -125,7 +131,37 @@ Sites::Peer& Sites::known(const SitePeer& record) {
 void Sites::know() {
     std::map<std::string, std::string> roots;
     for (const auto& [site, peer] : peers_) roots.emplace(peer.record.root, site);
-    tls_->know_sites(std::move(roots));
+    (void)tls_->know_sites(std::move(roots), wire::OfSites::markets);
+    const wire::PeerSites told = for_agents();
+    std::vector<uint64_t> agents;  // an agent that is not reached is dropped
+    for (const auto& [name, number] : connections_.agents()) agents.push_back(number);
+    for (const uint64_t number : agents)
+        if (connections_.has(number) && connections_.at(number).sites)
+            connections_.send(number, told);
+}
+
+wire::PeerSites Sites::for_agents() const {
+    wire::PeerSites told;
+    told.own = name_;
+    for (const auto& [site, peer] : peers_) told.roots.push_back(peer.record.root + " " + site);
+    return told;
+}
+
+void Sites::tell_agent(uint64_t number) {
+    if (tls_ && connections_.at(number).sites) connections_.send(number, for_agents());
+}
+
+uint32_t Sites::account_of(const std::string& site) const {
+    const auto it = peers_.find(site);
+    return market::site_account(it == peers_.end() ? 0 : it->second.record.account);
+}
+
+// A number that a peer of before has had is not given again while there are others: its account
+// may hold what it owes.
+uint32_t Sites::free_account() const {
+    uint32_t last = 0;
+    for (const auto& [site, peer] : peers_) last = std::max(last, peer.record.account);
+    return last + 1;
 }
 
 // ---- connections
@@ -156,6 +192,7 @@ Status Sites::connected(Peer& peer, Result<Fd> socket) {
     wire::Hello hello;
     hello.role = wire::Role::site;
     hello.site = name_;
+    hello.sites = true;
     connections_.send(number, hello);
     return {};
 }
@@ -172,8 +209,12 @@ void Sites::call_later(Peer& peer, const std::string& why) {
 void Sites::changed(Peer& peer, bool was_connected) {
     if (peer.connected() == was_connected) return;
     peer.since = unix_now();
-    if (peer.connected()) return log_.notice("a peer is connected", {{"site", peer.record.name}});
+    if (peer.connected()) {
+        log_.notice("a peer is connected", {{"site", peer.record.name}});
+        return listener_.site_up(peer.record.name);
+    }
     log_.notice("a peer is not connected any more", {{"site", peer.record.name}});
+    listener_.site_down(peer.record.name);
 }
 
 Status Sites::greet(uint64_t number, Connection& c, const wire::Hello& hello) {
@@ -192,6 +233,7 @@ Status Sites::greet(uint64_t number, Connection& c, const wire::Hello& hello) {
     const bool was_connected = peer.connected();
     if (const auto old = peer.came) connections_.drop(*old, "replaced by a newer connection");
     c.kind = Connection::Kind::site;
+    c.sites = hello.sites;
     c.node = peer.record.name;
     peer.came = number;
     changed(peer, was_connected);
@@ -217,6 +259,7 @@ Status Sites::welcomed(uint64_t number, Connection& c, const wire::Frame& f) {
     Peer& peer = it->second;
     const bool was_connected = peer.connected();
     c.kind = Connection::Kind::site;
+    c.sites = (welcome.knows & knows_loans) != 0;
     c.channel->allow(site_to_caller);
     peer.called = number;
     peer.called_at = Loop::now();
@@ -368,6 +411,12 @@ const SiteTerms* Sites::terms_of(const std::string& site) const {
     return it == peers_.end() ? nullptr : &it->second.record.terms;
 }
 
+bool Sites::lends(const std::string& site) const {
+    const auto it = peers_.find(site);
+    return it != peers_.end() && it->second.connected() && connections_.has(it->second.way()) &&
+           connections_.at(it->second.way()).sites;
+}
+
 std::vector<std::string> Sites::that_let_come(const SiteWish& wish) const {
     std::vector<std::string> sites;
     for (const auto& [site, peer] : peers_)
@@ -447,9 +496,11 @@ Result<std::string> Sites::add(const std::vector<std::string>& args) {
         return fail("the card has an address exactly if it is looked up");
     TRY(may_add(card.name, card.root));
     SitePeer record{card.name, card.address, card.root, reached, unix_now()};
+    record.account = free_account();
     const auto before = peers_.find(card.name);
     if (before != peers_.end()) {  // it is reached elsewhere now; what its jobs may do is the same
         record.terms = before->second.record.terms;
+        record.account = before->second.record.account;
         before->second.record = record;
     }
     state_.put(kind_peer, record.name, wire::pack(record));
@@ -484,6 +535,7 @@ Result<std::string> Sites::remove(const std::vector<std::string>& args) {
             if (is_of(c, site)) numbers.push_back(number);
         peers_.erase(gone);
         know();
+        listener_.site_down(site);
         for (const uint64_t number : numbers)
             connections_.drop(number,
                               Cause(CauseCode::not_allowed, "this site is no peer here any more"));

@@ -25,10 +25,21 @@
 
 namespace souk {
 
+// Marketd hears by this of peers that come and go.
+class SiteListener {
+  public:
+    virtual ~SiteListener() = default;
+    virtual void site_up(const std::string& site) = 0;
+    virtual void site_down(const std::string& site) = 0;
+};
+
+// Welcome::knows of a market: jobs may be given to it.
+inline constexpr uint32_t knows_loans = 1;
+
 class Sites {
   public:
     Sites(Loop& loop, Log& log, const MarketConfig& config, JournalDb& state,
-          Connections& connections, ReplyQueue& replies);
+          Connections& connections, ReplyQueue& replies, SiteListener& listener);
 
     // Reads which peers there are. `tls` is null in an insecure market, which has none. Errors: the
     // database, or the configured name is none.
@@ -66,8 +77,14 @@ class Sites {
     std::vector<std::string> that_let_come(const SiteWish& wish) const;
     // Says what the peer's jobs may do here; null: it is no peer.
     const SiteTerms* terms_of(const std::string& site) const;
+    // The number of the user whose account its jobs pay from (market/core/site_guests.hpp).
+    uint32_t account_of(const std::string& site) const;
+    // Tells an agent which sites are peers, whose nodes it is to know.
+    void tell_agent(uint64_t number);
     // A plan, or an offer, which is a decision on a copy as well, counts as so many questions.
     static constexpr int64_t plan_cost = 16;
+    // It is connected, and knows the words of market/daemon/loan_desk.hpp.
+    bool lends(const std::string& site) const;
     // Counts what a peer wants of this market; `listed`: so many jobs and nodes are walked over.
     // False: it has wanted too much.
     bool charge(const std::string& site, int64_t questions, size_t listed);
@@ -110,6 +127,8 @@ class Sites {
     Peer& known(const SitePeer& record);
     void tell_terms(const Peer& peer);
     void know();
+    wire::PeerSites for_agents() const;
+    uint32_t free_account() const;
     void call(const std::string& site);
     Status connected(Peer& peer, Result<Fd> socket);
     void call_later(Peer& peer, const std::string& why);
@@ -121,6 +140,7 @@ class Sites {
     JournalDb& state_;
     Connections& connections_;
     ReplyQueue& replies_;
+    SiteListener& listener_;
     wire::Tls* tls_ = nullptr;
     std::string name_, root_;
     std::map<std::string, Peer> peers_;

@@ -29,7 +29,8 @@ SOUK_FIELDS(Member,  //
 SOUK_FIELDS(SitePeer,  //
             field("name", &SitePeer::name, rule::name), field("address", &SitePeer::address),
             field("reached", &SitePeer::reached, rule::address), field("root", &SitePeer::root),
-            field("added", &SitePeer::added, rule::time), flat(&SitePeer::terms));
+            field("added", &SitePeer::added, rule::time), flat(&SitePeer::terms),
+            field("account", &SitePeer::account, rule::between(0, 65'535)));
 
 namespace wire {
 

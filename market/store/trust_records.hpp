@@ -33,6 +33,7 @@ struct SitePeer {
     std::string reached;
     Nanos added;  // Unix time
     SiteTerms terms = {};
+    uint32_t account = 0;  // market/core/site_guests.hpp; 0: none yet
     bool operator==(const SitePeer&) const = default;
 };
 

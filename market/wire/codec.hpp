@@ -26,7 +26,8 @@ namespace souk::wire {
     X(NodeLost, node_lost, 36, small_bytes)           \
     X(Certified, certified, 37, list_bytes)           \
     X(Revoked, revoked, 38, list_bytes)               \
-    X(TicketKeys, ticket_keys, 39, small_bytes)
+    X(TicketKeys, ticket_keys, 39, small_bytes)       \
+    X(PeerSites, peer_sites, 43, list_bytes)
 // clang-format on
 
 SOUK_MARKET_WORDS(SOUK_WIRE_DECLARE)

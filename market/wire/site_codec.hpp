@@ -13,7 +13,11 @@ namespace souk::wire {
 #define SOUK_SITE_WORDS(X)                            \
     X(SiteTerms, site_terms, 40, small_bytes)         \
     X(SiteAsk, site_ask, 41, small_bytes)             \
-    X(SiteOffer, site_offer, 42, small_bytes)
+    X(SiteOffer, site_offer, 42, small_bytes)         \
+    X(SiteJob, site_job, 44, report_bytes)            \
+    X(SiteFailed, site_failed, 45, small_bytes)       \
+    X(SiteOrder, site_order, 46, small_bytes)         \
+    X(SiteNote, site_note, 47, small_bytes)
 // clang-format on
 
 SOUK_SITE_WORDS(SOUK_WIRE_DECLARE)
@@ -30,7 +34,11 @@ constexpr uint32_t marketd_words(FrameType type) {
     X(site, ctl_reply, none, "what it was asked")      \
     X(site, site_terms, none, "what it says it lets jobs from here do") \
     X(site, site_ask, none, "a job of its own, by its terms") \
-    X(site, site_offer, none, "what it was asked")
+    X(site, site_offer, none, "what it was asked") \
+    X(site, site_job, none, "a job of its own that it wants to run here, or that does") \
+    X(site, site_failed, none, "orders for such jobs") \
+    X(site, site_order, none, "a job from here that was given to it") \
+    X(site, site_note, none, "such a job")
 // clang-format on
 SOUK_WIRE_ALLOWED(site_to_market, marketd_words, SOUK_SITE_TO_MARKET)
 

@@ -78,6 +78,7 @@ struct Heard final : MarketListener {
     void certified(const wire::Certified&) override {}
     void revoked(const std::string&) override {}
     void ticket_keys(const wire::TicketKeys&) override {}
+    void peer_sites(const wire::PeerSites&) override {}
     wire::CtlReply market_asks(const wire::CtlRequest&) override { return {}; }
 };
 

@@ -368,7 +368,7 @@ START_TEST(packets_are_what_they_say_or_nothing) {
     Failed longest{1, 0, std::string(5'000, 'y')};
     const auto cut = parse_told(pack(Told(longest)));
     ck_assert(cut && std::get<Failed>(*cut).why.size() == why_bytes_max);
-    const IdentityText identity{"key", "chain", "root", "revoked"};
+    const IdentityText identity{"key", "chain", "root", "revoked", "sites"};
     const auto same = parse_identity(pack(identity));
     ck_assert(same && *same == identity);
     ck_assert(!parse_identity(pack(identity) + "x"));

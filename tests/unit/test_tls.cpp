@@ -160,16 +160,21 @@ START_TEST(the_root_of_another_site_is_good_for_its_market_alone) {
     const auto node = tls_of(uni_ca.node("n1"), shows_root);
     const auto of_operator =
         tls_of(uni_ca.identity({"ada", trust::only(trust::Role::operator_)}), shows_root);
-    uni->know_sites({{lab_ca.root.certificate.digest(), "lab"}});
-    node->know_sites({{lab_ca.root.certificate.digest(), "lab"}});
-    of_operator->know_sites({{lab_ca.root.certificate.digest(), "lab"}});
+    ck_assert(uni->know_sites({{lab_ca.root.certificate.digest(), "lab"}}, wire::OfSites::markets)
+                  .has_value());
+    ck_assert(node->know_sites({{lab_ca.root.certificate.digest(), "lab"}}, wire::OfSites::markets)
+                  .has_value());
+    ck_assert(
+        of_operator->know_sites({{lab_ca.root.certificate.digest(), "lab"}}, wire::OfSites::markets)
+            .has_value());
     {  // one side alone has agreed
         TlsPair p(lab->acceptor(), uni->connector(site, "lab"));
         UNTIL(p.loop, !p.server.closed.empty() && !p.client.closed.empty());
         ck_assert(p.server.closed.find("is not of this market") != std::string::npos);
         ck_assert(p.server.frames.empty());
     }
-    lab->know_sites({{uni_ca.root.certificate.digest(), "uni"}});
+    ck_assert(lab->know_sites({{uni_ca.root.certificate.digest(), "uni"}}, wire::OfSites::markets)
+                  .has_value());
     {
         TlsPair p(lab->acceptor(), uni->connector(site, "lab"));
         UNTIL(p.loop, p.server.frames.size() == 1);
@@ -194,17 +199,56 @@ START_TEST(the_root_of_another_site_is_good_for_its_market_alone) {
     }
     // own nodes are who they were, whatever card was added; and a root that is known no more counts
     // no more
-    lab->know_sites({{uni_ca.root.certificate.digest(), "uni"},
-                     {lab_ca.issuing.certificate.digest(), "evil"},
-                     {lab_ca.root.certificate.digest(), "worse"}});
+    ck_assert(lab->know_sites({{uni_ca.root.certificate.digest(), "uni"},
+                               {lab_ca.issuing.certificate.digest(), "evil"},
+                               {lab_ca.root.certificate.digest(), "worse"}},
+                              wire::OfSites::markets)
+                  .has_value());
     const auto own = tls_of(lab_ca.node("n1"));
     TlsPair p(lab->acceptor(), own->connector(market_role, ""));
     UNTIL(p.loop, p.server.frames.size() == 1);
     ck_assert(p.server.channel->peer()->subject.roles == trust::node_roles);
-    lab->know_sites({});
+    ck_assert(lab->know_sites({}, wire::OfSites::markets).has_value());
     TlsPair q(lab->acceptor(), uni->connector(site, "lab"));
     UNTIL(q.loop, !q.server.closed.empty());
     ck_assert(q.server.frames.empty());
+}
+END_TEST
+
+START_TEST(a_node_of_another_site_is_a_node_of_that_site_and_nothing_else) {
+    const Ca lab_ca, uni_ca;
+    const auto home = tls_of(lab_ca.node("n1")), place = tls_of(uni_ca.node("n1"));
+    const auto market = tls_of(uni_ca.identity({"market", trust::only(trust::Role::market)}));
+    const auto of_operator = tls_of(uni_ca.identity({"ada", trust::only(trust::Role::operator_)}));
+    const std::map<std::string, std::string> uni{{uni_ca.root.certificate.digest(), "uni"}},
+        lab{{lab_ca.root.certificate.digest(), "lab"}};
+    const trust::Roles provider = trust::only(trust::Role::provider);
+    {  // its market has not told this one yet
+        TlsPair p(place->acceptor(), home->connector(provider, "uni:n1"));
+        UNTIL(p.loop, !p.client.closed.empty());
+        ck_assert(p.server.frames.empty());
+    }
+    for (const auto* const one : {&place, &market, &of_operator})
+        ck_assert((*one)->know_sites(lab, wire::OfSites::nodes).has_value());
+    ck_assert(home->know_sites(uni, wire::OfSites::nodes).has_value());
+    {
+        TlsPair p(place->acceptor(), home->connector(provider, "uni:n1"));
+        UNTIL(p.loop, p.server.frames.size() == 1);
+        ck_assert_text(p.server.channel->peer()->full_name(), "lab:n1");
+        ck_assert(p.server.channel->peer()->subject.roles == trust::node_roles);
+        ck_assert_text(p.client.channel->peer()->full_name(), "uni:n1");
+    }
+    for (const char* name : {"n1", "far:n1", "uni:n2"}) {  // not under another name
+        TlsPair p(place->acceptor(), home->connector(provider, name));
+        UNTIL(p.loop, !p.client.closed.empty());
+        ck_assert(p.client.closed.find("is uni:n1, not ") != std::string::npos);
+    }
+    for (const auto* const other : {&market, &of_operator}) {
+        TlsPair p(home->acceptor(), (*other)->connector(provider, "lab:n1"));
+        UNTIL(p.loop, !p.server.closed.empty());
+        ck_assert(p.server.closed.find("its nodes alone may call here") != std::string::npos);
+        ck_assert(p.server.frames.empty());
+    }
 }
 END_TEST
 
@@ -267,6 +311,7 @@ UNIT_SUITE(tls, both_ends_know_who_the_other_is, strangers_are_not_heard,
            a_peer_of_another_name_or_role_is_not_talked_to,
            a_market_shows_its_root_to_those_who_want_to_join,
            the_root_of_another_site_is_good_for_its_market_alone,
+           a_node_of_another_site_is_a_node_of_that_site_and_nothing_else,
            half_a_handshake_ends_in_time_and_in_bytes, bulk_data_is_sealed_too_and_comes_whole,
            a_renewed_certificate_counts_from_the_next_connection_on);
 

@@ -279,6 +279,15 @@ END SAMPLE(SiteOffer) return {d.counter(),
                               d.up_to(16'383),
                               {d.up_to(INT64_MAX / 10)},
                               {d.up_to(INT64_MAX / 10)}};
+END SAMPLE(PeerSites) return {d.line(255), d.places()};
+END SAMPLE(SiteJob) SiteJob v{sample<JobReport>(r)};
+return v;
+END SAMPLE(SiteFailed) SiteFailed v{sample<OrderFailed>(r)};
+return v;
+END SAMPLE(SiteOrder) SiteOrder v{sample<Order>(r)};
+return v;
+END SAMPLE(SiteNote) SiteNote v{sample<JobNote>(r), d.cause()};
+return v;
 END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         d.epoch(),
                                         d.any(GuestVerb::query, GuestVerb::checkpoint),

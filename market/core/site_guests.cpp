@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/site_guests.hpp"
+
+#include "market/core/needs.hpp"
+#include "market/core/site_offer.hpp"
+
+namespace souk::market {
+
+int64_t SiteGuests::cpus_of(const std::string& site, const JobId& but) const {
+    const std::string prefix = site + ":";
+    int64_t cpus = 0;
+    for (auto it = book_.jobs().lower_bound({prefix, 0});
+         it != book_.jobs().end() && it->first.home.starts_with(prefix); ++it)
+        if (it->second.phase() != JobPhase::finished && it->first != but)
+            cpus += it->second.record.report.terms.cpus;
+    return cpus;
+}
+
+std::vector<NodeName> SiteGuests::homes_of(const std::string& site) const {
+    const std::string prefix = site + ":";
+    std::vector<NodeName> homes;
+    for (auto it = book_.nodes().lower_bound(prefix);
+         it != book_.nodes().end() && it->first.starts_with(prefix); ++it)
+        homes.push_back(it->first);
+    return homes;
+}
+
+Status SiteGuests::may_come(const Site& site, const JobReport& r, int64_t kept) const {
+    const JobTerms& t = r.terms;
+    if (const souk::Cause why = why_not_by(*site.terms, {r.user, *t.project, t.cpus, t.max_price},
+                                           kept + cpus_of(site.name, r.id), site.second_of_week);
+        !why.empty())
+        return fail(why.code, why);
+    if (r.phase != JobPhase::waiting || !r.where.empty() || !r.gang.empty() || r.address ||
+        !(t.booking == Booking{}))
+        return fail(CauseCode::not_possible, "only single jobs that wait come from another site");
+    if ((!t.needs->empty() && !Needs::parse(*t.needs)) ||
+        (!t.resources.empty() && !parse_resources(*t.resources)))
+        return fail(CauseCode::invalid, "what it needs cannot be read");
+    if (!book_.find_node(r.id.home) && homes_of(site.name).size() >= homes_max)
+        return fail(CauseCode::too_many, "too many nodes of site " + site.name);
+    return {};
+}
+
+Result<JobReport> SiteGuests::heard(const Site& site, const JobReport& report, int64_t kept) const {
+    if (of_site(report.id.home).site != site.name)
+        return fail(CauseCode::not_allowed, "that is no job of site " + site.name);
+    const Job* const known = book_.find(report.id);
+    if (!known) TRY(may_come(site, report, kept));
+    JobReport r = report;
+    r.uid_there = report.uid;
+    r.uid = site.account;
+    r.user = site.name + "/" + report.user;
+    r.terms = told_to_sites(report.terms);
+    r.terms.project.clear();
+    r.name.clear();
+    r.command.clear();
+    r.array = std::string();
+    r.gang = std::string();
+    r.component = r.components = 0;
+    r.only_node = NodeName();
+    r.address = {};
+    if (!known) return r;
+    // The room that it takes is as it was when it came.
+    const JobReport& before = known->record.report;
+    const Money price = r.terms.max_price;
+    r.terms = before.terms;
+    if (price.micro > 0) r.terms.max_price = price;
+    r.user = before.user;
+    r.uid_there = before.uid_there;
+    return r;
+}
+
+}  // namespace souk::market

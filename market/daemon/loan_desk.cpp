@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/daemon/loan_desk.hpp"
+
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/zone.hpp"
+#include "market/core/site_names.hpp"
+#include "market/wire/site_codec.hpp"
+
+namespace souk {
+namespace {
+
+// A site may say so much at once, and go on with one word each time that this has passed.
+constexpr Nanos word_cost = Nanos::from_ms(2), words_burst = Nanos::from_s(20);
+
+SiteNote refusal(JobId id, const Error& why) {
+    SiteNote note;
+    note.note.id = std::move(id);
+    note.no = why;
+    return note;
+}
+
+}  // namespace
+
+LoanDesk::LoanDesk(Log& log, market::Market& market, MarketRecords& records, Sites& sites,
+                   Connections& connections, StepTaker& steps)
+    : log_(log),
+      market_(market),
+      records_(records),
+      sites_(sites),
+      connections_(connections),
+      steps_(steps) {}
+
+void LoanDesk::site_up(const std::string& site) {
+    market_.site_up(site, Loop::now());
+    steps_.wake();
+}
+
+void LoanDesk::site_down(const std::string& site) {
+    market_.site_down(site, Loop::now());
+    steps_.wake();
+}
+
+bool LoanDesk::takes(wire::FrameType type) {
+    return type == wire::frame::site_job || type == wire::frame::site_failed ||
+           type == wire::frame::site_order || type == wire::frame::site_note;
+}
+
+bool LoanDesk::charge(const std::string& site) {
+    Nanos& free_at = free_at_[site];
+    const Nanos now = Loop::now();
+    if (free_at > now + words_burst) return false;
+    free_at = std::max(free_at, now) + word_cost;
+    return true;
+}
+
+Status LoanDesk::heard(uint64_t number, const Connection& c, const wire::Frame& f) {
+    if (!charge(c.node))
+        return fail(CauseCode::too_many, "site " + c.node + " says too much of its jobs");
+    steps_.wake();
+    if (f.type == wire::frame::site_job) return heard_job(number, c.node, f);
+    if (f.type == wire::frame::site_order) return heard_order(number, c.node, f);
+    const SiteBorder border{c.node, sites_.name()};
+    if (f.type == wire::frame::site_failed) {
+        TRY_ASSIGN(SiteFailed word, wire::unpack<SiteFailed>(f.body));
+        TRY(border.hear(word.failed));
+        (void)market_.site_failed(c.node, word.failed, Loop::now());  // of none that is here
+        return {};
+    }
+    TRY_ASSIGN(SiteNote word, wire::unpack<SiteNote>(f.body));
+    TRY(border.hear(word.note.id.home));
+    market_.site_note(c.node, word, Loop::now());
+    return {};
+}
+
+Status LoanDesk::heard_job(uint64_t number, const std::string& site, const wire::Frame& f) {
+    TRY_ASSIGN(SiteJob word, wire::unpack<SiteJob>(f.body));
+    TRY(SiteBorder({site, sites_.name()}).hear(word.report));
+    const JobId& id = word.report.id;
+    // A job whose record is set aside would be a new job, and pay once more.
+    if (records_.state().is_aside(kind_job, id.text())) return {};
+    TRY(records_.recall(id));
+    const SiteTerms* const terms = sites_.terms_of(site);
+    if (!terms) return {};  // it is no peer any more
+    const int32_t second = second_of_week("", static_cast<int64_t>(unix_now().seconds()));
+    const market::SiteGuests::Site who{site, sites_.account_of(site), terms, second};
+    const Status taken = market_.site_job(who, word.report, Loop::now());
+    if (taken) return {};
+    log_.limited("guest " + site, Loop::now(), Level::info, "a job of another site is not taken",
+                 {{"JOB", id.text()}, {"site", site}, {"WHY", taken.error()}});
+    records_.state().journal().then(
+        [this, number, no = refusal(id, taken.error())] { connections_.send(number, no); });
+    return {};
+}
+
+Status LoanDesk::heard_order(uint64_t number, const std::string& site, const wire::Frame& f) {
+    TRY_ASSIGN(SiteOrder word, wire::unpack<SiteOrder>(f.body));
+    TRY(SiteBorder({site, sites_.name()}).hear(word.order));
+    const Status passed = market_.site_order(site, word.order, Loop::now());
+    if (passed) return {};
+    log_.limited("order " + site, Loop::now(), Level::info, "an order of another site is refused",
+                 {{"JOB", word.order.id.text()}, {"site", site}, {"WHY", passed.error()}});
+    SiteFailed failed;
+    failed.failed.id = word.order.id;
+    failed.failed.seq = word.order.seq;
+    failed.failed.node = word.order.node;
+    failed.failed.why = passed.error();
+    records_.state().journal().then([this, number, failed] { connections_.send(number, failed); });
+    return {};
+}
+
+void LoanDesk::tell() {
+    market::LentJobs& lent = market_.lent();
+    const auto words = lent.take_words();
+    const auto failures = lent.take_failures();
+    if (words.empty() && failures.empty()) return;
+    records_.state().journal().then([this, words, failures] {
+        for (const auto& failure : failures) sites_.send(failure.site, SiteFailed{failure.failed});
+        for (const auto& word : words) sites_.send(word.site, SiteJob{word.report});
+    });
+}
+
+void LoanDesk::send(const market::Send& message) {
+    const std::string site(of_site(message.node).site);
+    if (const auto* order = std::get_if<Order>(&message.message))
+        sites_.send(site, SiteOrder{*order});
+    else if (const auto* note = std::get_if<JobNote>(&message.message))
+        sites_.send(site, SiteNote{*note, {}});
+}
+
+}  // namespace souk
