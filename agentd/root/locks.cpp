@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -184,6 +185,25 @@ bool give(int socket, const std::vector<Fd>& all) {
     return !all.empty() || answer(socket, souk_locks_none, false, {});
 }
 
+// Takes what is behind a door and gives it, in a process of its own: whoever is at the door may be
+// a process of the job's user that lets who comes wait.
+Result<Pidfd> start_giver(int socket, uint64_t secret, uint32_t user) {
+    constexpr int own_socket = 3;
+    constexpr unsigned longest_s = 8;
+    const pid_t self = ::getpid(), pid = ::fork();
+    if (pid < 0) return fail_errno("fork", errno);
+    if (pid > 0) {
+        auto giver = Pidfd::open(pid);
+        if (!giver) (void)::kill(pid, SIGKILL);
+        return giver;
+    }
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    ::alarm(longest_s);
+    if (::getppid() != self || ::dup2(socket, own_socket) < 0) ::_exit(1);
+    ::syscall(SYS_close_range, static_cast<unsigned>(own_socket + 1), ~0U, 0U);
+    ::_exit(give(own_socket, take_from_lock_door(secret, user)) ? 0 : 1);
+}
+
 }  // namespace
 
 Result<Fd> Locks::open(int directory, uint32_t user) {
@@ -192,14 +212,15 @@ Result<Fd> Locks::open(int directory, uint32_t user) {
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
         return fail_errno("socketpair", errno);
     Fd theirs(pair[1]);
-    Talk talk{Fd(pair[0]), {}, user, {}};
+    Talk talk{Fd(pair[0]), {}, user, {}, {}};
     if (directory >= 0) talk.directory = name_of(directory);
     talks_.push_back(std::move(talk));
     return theirs;
 }
 
 void Locks::wait_for(std::vector<pollfd>& all) const {
-    for (const Talk& talk : talks_) all.push_back({talk.socket.get(), POLLIN, 0});
+    for (const Talk& talk : talks_)
+        all.push_back({talk.giver ? talk.giver.get() : talk.socket.get(), POLLIN, 0});
 }
 
 void Locks::look(const pollfd* ready, size_t count) {
@@ -212,6 +233,10 @@ void Locks::look(const pollfd* ready, size_t count) {
 
 // Returns false if the CRIU has ended, or says what it may not say.
 bool Locks::hear(Talk& talk) {
+    if (talk.giver) {
+        talk.giver = Pidfd();
+        return true;
+    }
     souk_locks_packet packet{};
     auto got =
         receive_descriptors(talk.socket.get(), {reinterpret_cast<char*>(&packet), sizeof packet});
@@ -221,8 +246,11 @@ bool Locks::hear(Talk& talk) {
     const std::string named = label(packet.token, talk.user);
     if (packet.what == souk_locks_take) return give(talk.socket.get(), take_kept(named));
     const uint64_t secret = souk_locks_secret(packet.token);
-    if (packet.what == souk_locks_take_served)
-        return give(talk.socket.get(), take_from_lock_door(secret, talk.user));
+    if (packet.what == souk_locks_take_served) {
+        auto giver = start_giver(talk.socket.get(), secret, talk.user);
+        if (giver) talk.giver = std::move(*giver);
+        return giver.has_value();
+    }
     if (packet.what != souk_locks_keep || talk.directory.empty()) return false;
     std::ranges::move((*got)->descriptors, std::back_inserter(talk.kept));
     if (talk.kept.size() > souk_locks_max) return false;

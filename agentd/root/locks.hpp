@@ -5,7 +5,8 @@
 // the capsule is removed, since then its job runs elsewhere or is over. It is found again by a
 // token, which the image has, and by the user whose job it is: also by the souk-root of another
 // node of the same kernel. It opens a door (kernel/sys/net/lock_door.hpp) to the server of the
-// job's files, should the job go on at a node where that one holds its locks.
+// job's files, should the job go on at a node where that one holds its locks. At the door of such a
+// server a process of its own asks, since the server is the user's and may let it wait.
 #pragma once
 
 #include <poll.h>
@@ -35,6 +36,7 @@ class Locks {
         std::string directory;
         uint32_t user = 0;
         std::vector<Fd> kept;
+        Pidfd giver;  // answers; until it has ended the CRIU is not heard
     };
     static bool hear(Talk& talk);
     std::vector<Talk> talks_;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,9 @@
 #include "agentd/files/lock_wait.hpp"
 #include "agentd/files/locks.hpp"
 #include "agentd/files/talk.hpp"
+#include "agentd/root/locks.hpp"
+#include "checkpoint/kept_locks.h"
+#include "kernel/sys/net/descriptors.hpp"
 #include "kernel/sys/net/lock_door.hpp"
 #include "kernel/sys/store/served_locks.h"
 #include "tests/unit/temp_dir.hpp"
@@ -361,6 +365,67 @@ START_TEST(locks_come_through_a_door_for_whoever_knows_the_secret) {
 }
 END_TEST
 
+// A CRIU's end of a talk with souk-root.
+struct CriuTalk {
+    Fd socket;
+    explicit CriuTalk(root::Locks& locks) {
+        auto end = locks.open(-1, ::getuid());
+        ck_assert(end.has_value());
+        socket = std::move(*end);
+    }
+    void ask(uint8_t what, uint64_t of) const {
+        souk_locks_packet packet{};
+        packet.what = what;
+        souk_locks_token_of(of, packet.token);
+        ck_assert(::send(socket.get(), &packet, sizeof packet, 0) == sizeof packet);
+    }
+    bool has_answer(int wait_ms) const {
+        pollfd ready{socket.get(), POLLIN, 0};
+        return ::poll(&ready, 1, wait_ms) == 1;
+    }
+    // Returns how many descriptors have come; -1: something else was said.
+    int hear(uint8_t what) const {
+        ck_assert(has_answer(5000));
+        souk_locks_packet packet{};
+        auto got =
+            receive_descriptors(socket.get(), {reinterpret_cast<char*>(&packet), sizeof packet});
+        ck_assert(got && *got);
+        return packet.what == what ? static_cast<int>((*got)->descriptors.size()) : -1;
+    }
+};
+
+void look_at_talks(root::Locks& locks) {
+    std::vector<pollfd> ready;
+    locks.wait_for(ready);
+    ck_assert_int_gt(::poll(ready.data(), ready.size(), 5000), 0);
+    locks.look(ready.data(), ready.size());
+}
+
+START_TEST(a_door_that_nobody_answers_yet_holds_nobody_else) {
+    Fixture f;
+    auto door = open_lock_door(secret);
+    ck_assert(door.has_value());
+    root::Locks locks;
+    const CriuTalk first(locks), second(locks);
+    first.ask(souk_locks_take_served, secret);
+    second.ask(souk_locks_take, secret);
+    look_at_talks(locks);
+    ck_assert(second.has_answer(0) && !first.has_answer(0));
+    ck_assert_int_eq(second.hear(souk_locks_none), 0);
+    pollfd comes{door->get(), POLLIN, 0};
+    ck_assert_int_eq(::poll(&comes, 1, 5000), 1);
+    const Fd kept(::open(f.path.c_str(), O_RDWR | O_CLOEXEC));
+    const int all[] = {kept.get(), kept.get()};
+    answer_at_lock_door(door->get(), secret, ::getuid(), all, 2);
+    ck_assert_int_eq(first.hear(souk_locks_keep), 2);
+    // It is heard again, once who has answered it is gone.
+    first.ask(souk_locks_take, secret);
+    look_at_talks(locks);
+    look_at_talks(locks);
+    ck_assert_int_eq(first.hear(souk_locks_none), 0);
+}
+END_TEST
+
 }  // namespace
 }  // namespace souk::files
 
@@ -376,5 +441,6 @@ UNIT_SUITE(files_locks, two_holders_of_one_open_file_exclude_each_other_and_the_
            what_changes_between_a_grant_and_its_note_is_kept,
            who_leaves_while_it_waits_keeps_what_it_takes_along,
            a_lock_that_comes_too_late_is_undone_by_the_number_of_its_request,
-           a_mapped_index_is_one_job_s, locks_come_through_a_door_for_whoever_knows_the_secret);
+           a_mapped_index_is_one_job_s, locks_come_through_a_door_for_whoever_knows_the_secret,
+           a_door_that_nobody_answers_yet_holds_nobody_else);
 }  // namespace souk
