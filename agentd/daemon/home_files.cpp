@@ -19,14 +19,16 @@ namespace {
 constexpr Nanos home_connect_limit = Nanos::from_s(3);
 constexpr Nanos told_every = Nanos::from_s(5), away_after = Nanos::from_s(2);
 constexpr Nanos home_pause_min = Nanos::from_ms(20), home_pause_max = Nanos::from_s(5);
+// A way that has stood so long was not made in vain: its node may be tried at once.
+constexpr Nanos stood_after = Nanos::from_s(2);
 
 // A capsule may be there.
 bool has_capsule(JobPhase phase) {
     return phase != JobPhase::waiting && phase != JobPhase::finished;
 }
 
-Result<Fd> unix_socket(const std::string& path, sockaddr_un& address) {
-    Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+Result<Fd> unix_socket(const std::string& path, sockaddr_un& address, int flags = 0) {
+    Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
     if (!fd) return fail_errno("socket", errno);
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path) return fail(path + " is too long for a socket");
@@ -158,9 +160,9 @@ void HomeFiles::heard(const Key& key, const wire::Frame& f) {
 Status HomeFiles::begin(const Key& key, Link& link) {
     TRY_ASSIGN(Fd server, reach_server(key));
     const files::Head attach{0, files::Kind::attach, key.second.n, 0};
-    if (::send(server.get(), &attach, sizeof attach, MSG_NOSIGNAL) != sizeof attach)
+    if (::send(server.get(), &attach, sizeof attach, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof attach)
         return fail_errno("attach to the server of files", errno);
-    link.pause = {};
+    link.begun = Loop::now();
     link.away.cancel();
     link.requests = {};
     waits(key, {});
@@ -189,6 +191,7 @@ void HomeFiles::lost(const Key& key, const std::string& why) {
                  {{"JOB", key.first.text()}, {"NODE", link->peer.node}, {"WHY", why}});
     if (!link->away.waiting())
         link->away = loop_.after(away_after, [this, key, why] { waits(key, why); });
+    if (link->pump && Loop::now() - link->begun >= stood_after) link->pause = {};
     link->pause = std::clamp(Nanos{link->pause.ns * 2}, home_pause_min, home_pause_max);
     // Not at once: the caller may be the channel, or the pump.
     link->retry = loop_.after(link->pause, [this, key] {
@@ -253,8 +256,8 @@ void HomeFiles::waits(const Key& key, const std::string& why) {
 void HomeFiles::leave(const JobId& id, Job& job) const {
     for (const Epoch epoch : std::exchange(job.left, {})) {
         sockaddr_un address{};
-        const auto socket = unix_socket(path_of(id), address);
-        if (!socket || ::fcntl(socket->get(), F_SETFL, O_NONBLOCK) != 0 ||
+        const auto socket = unix_socket(path_of(id), address, SOCK_NONBLOCK);
+        if (!socket ||
             ::connect(socket->get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
             continue;
         const files::Head head{0, files::Kind::leave, epoch.n, 0};
@@ -262,14 +265,17 @@ void HomeFiles::leave(const JobId& id, Job& job) const {
     }
 }
 
+// Waits for nobody: the server is a process of the job's user, who may have stopped it. One whose
+// queue is full is there, so it gets no successor.
 Result<Fd> HomeFiles::reach_server(const Key& key) {
     const std::string path = path_of(key.first);
     sockaddr_un address{};
-    TRY_ASSIGN(Fd fd, unix_socket(path, address));
+    TRY_ASSIGN(Fd fd, unix_socket(path, address, SOCK_NONBLOCK));
     const auto reach = [&] {
         return ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
     };
     if (reach()) return fd;
+    if (errno == EAGAIN) return fail("its server takes no connection");
     TRY(start_server(jobs_.at(key.first), path));
     if (!reach()) return fail_errno("connect to " + path, errno);
     return fd;

@@ -48,8 +48,8 @@ class HomeFiles {
         std::unique_ptr<FilesPump> pump;
         files::RequestCount requests;
         Timer retry, away;
-        Nanos pause;
-        bool own = false;  // the node has the files itself
+        Nanos pause, begun;  // `begun`: when its pump was made
+        bool own = false;    // the node has the files itself
     };
     struct Job {
         uint32_t uid = 0, gid = 0;

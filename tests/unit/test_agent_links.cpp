@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One user who asks much of an agentd, or has it send much, leaves room to all others: the turns of
-// users at its socket, and its connections to the market and to other agentds. The far end is a
-// channel that reads when the test lets it.
+// users at its socket, its connections to the market and to other agentds, and what processes of
+// users do about their jobs' files, which those users may stop. The far end is a channel that reads
+// when the test lets it.
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "agentd/daemon/home_files.hpp"
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/user_turns.hpp"
 #include "tests/unit/loop_fixture.hpp"
+#include "tests/unit/temp_dir.hpp"
 
 using namespace souk;
 using souk::unit::limit;
@@ -32,6 +38,7 @@ struct FarEnd {
     std::unique_ptr<wire::Channel> channel;
     Listener listener;
     int connections = 0;
+    bool reads = false;  // what comes after the hello
     std::vector<wire::FrameType> frames;
     std::vector<std::string> bodies;
 
@@ -48,11 +55,12 @@ struct FarEnd {
                     if (f.type != wire::frame::hello) {
                         frames.push_back(f.type);
                         bodies.emplace_back(f.body);
+                        if (f.type == wire::frame::files_begin) welcome_files(f);
                         return;
                     }
                     OK(channel->send(wire::frame::welcome,
                                      wire::pack(wire::Welcome{wire::protocol_version, name})));
-                    channel->pause_reading();
+                    if (!reads) channel->pause_reading();
                 };
                 handlers.on_closed = [](const Error&) {};
                 wire::ChannelOptions options;
@@ -61,6 +69,15 @@ struct FarEnd {
                     *wire::Channel::open(loop, std::move(fd), std::move(handlers), options));
             },
             {}));
+    }
+    void welcome_files(const wire::Frame& f) const {
+        const auto begin = wire::unpack<wire::FilesBegin>(f.body);
+        OK(begin);
+        wire::ImageResult result;
+        result.id = begin->id;
+        result.epoch = begin->epoch;
+        result.ok = true;
+        OK(channel->send(wire::frame::image_result, wire::pack(result)));
     }
     size_t count(wire::FrameType type) const {
         return static_cast<size_t>(std::ranges::count(frames, type));
@@ -123,6 +140,52 @@ struct Guesting {
     Peers peers{loop, log, nullptr, "n1", "127.0.0.1:1"};
 
     Guesting() { peers.serve(heard, heard, heard); }
+};
+
+// A job's server of files that accepts nobody until the test does. Its queue is short.
+struct ServedAtHome {
+    unit::TempDir dir;
+    Loop loop = open_loop();
+    Log log = no_log();
+    FarEnd guest{loop, "n2", wire::agent_words};
+    sockaddr_un address{};
+    Fd server{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    std::vector<Fd> queue;
+    int started = 0;
+    std::string waits;
+    StartFiles start{[this](const auto&, const auto&, bool) -> Result<Pidfd> {
+                         ++started;
+                         return fail("no server is started here");
+                     },
+                     [](const Pidfd&) {}};
+    HomeFiles files{loop,     log,
+                    start,    {"n1", "127.0.0.1:1", nullptr},
+                    dir.path, [this](const JobId&, const FilesUse& use) { waits = use.waits; }};
+
+    ServedAtHome() {
+        address.sun_family = AF_UNIX;
+        (dir.path + "/1").copy(address.sun_path, sizeof address.sun_path - 1);
+        ck_assert(::bind(server.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+        ck_assert(::listen(server.get(), 1) == 0);
+        guest.reads = true;
+    }
+    void fill_queue() {
+        for (bool is_full = false; !is_full;) {
+            queue.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+            is_full = ::connect(queue.back().get(), reinterpret_cast<sockaddr*>(&address),
+                                sizeof address) != 0;
+        }
+    }
+    Fd accept() const { return Fd(::accept4(server.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+    void run_job() {
+        HomeJob job;
+        job.id = {"n1", 1};
+        job.epoch = {1};
+        job.phase = JobPhase::running;
+        job.at = {"n2", guest.address};
+        job.spec.files = FilesMode::home;
+        files.job(job);
+    }
 };
 
 GuestCommand start_of(uint32_t uid, uint64_t seq, size_t environment) {
@@ -286,9 +349,43 @@ START_TEST(starts_of_one_user_that_wait_leave_room_for_those_of_others) {
 }
 END_TEST
 
+START_TEST(a_server_of_files_that_accepts_nobody_is_waited_for_by_its_job_alone) {
+    ServedAtHome l;
+    l.fill_queue();
+    l.run_job();
+    UNTIL(l.loop, l.waits == "its server takes no connection");
+    while (l.accept()) continue;
+    UNTIL(l.loop, l.waits.empty());
+    const Fd served = l.accept();
+    files::Head attach{};
+    ck_assert(::recv(served.get(), &attach, sizeof attach, 0) == sizeof attach);
+    ck_assert(attach.kind == files::Kind::attach);
+    ck_assert_int_eq(l.started, 0);
+}
+END_TEST
+
+START_TEST(a_node_that_breaks_each_way_to_a_jobs_files_makes_the_pauses_grow) {
+    ServedAtHome l;
+    l.run_job();
+    int attached = 0;
+    const auto broken = l.loop.run_until(
+        [&] {
+            if (!l.accept()) return false;
+            ++attached;
+            l.guest.channel.reset();
+            return false;
+        },
+        Nanos::from_s(1));
+    OK(broken);
+    ck_assert_msg(attached > 1 && attached <= 8, "%d", attached);
+}
+END_TEST
+
 UNIT_SUITE(agent_links, a_users_requests_wait_when_they_have_taken_long_and_others_do_not,
            users_who_always_ask_take_half_of_the_time_and_each_of_them_his_part,
            reports_that_the_market_does_not_take_wait_and_the_connection_stands,
            questions_of_one_user_leave_room_for_others_and_those_of_all_for_root,
            starts_longer_than_the_queue_of_a_connection_all_go_over_it_in_order,
-           starts_of_one_user_that_wait_leave_room_for_those_of_others);
+           starts_of_one_user_that_wait_leave_room_for_those_of_others,
+           a_server_of_files_that_accepts_nobody_is_waited_for_by_its_job_alone,
+           a_node_that_breaks_each_way_to_a_jobs_files_makes_the_pauses_grow);
