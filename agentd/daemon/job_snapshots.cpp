@@ -19,12 +19,17 @@ void JobSnapshots::job(const HomeJob& job) {
     const bool news = keep > kept;
     kept = std::max(kept, keep);
     if (!news) return;
-    add(job, "drop", name(job.id, keep), [this, id = job.id](const Result<std::string>& done) {
-        if (!done)
+    Done done = [this, id = job.id](const Result<std::string>& said) {
+        if (!said)
             log_.limited("snapshots " + id.text(), Loop::now(), Level::info,
                          "older snapshots of a job's files stay",
-                         {{"JOB", id.text()}, {"WHY", done.error()}});
-    });
+                         {{"JOB", id.text()}, {"WHY", said.error()}});
+    };
+    const auto user = users_.find(job.spec.launch.uid);
+    if (user != users_.end() && user->second.drops.size() >= drops_max &&
+        !user->second.drops.contains(job.id))
+        return done(fail("too many jobs of its user wait for that"));
+    add(&User::drops, job, "drop", keep, std::move(done));
 }
 
 void JobSnapshots::recovered(const std::map<uint64_t, HomeJob>& jobs) {
@@ -35,47 +40,49 @@ void JobSnapshots::go_back(const HomeJob& job, std::function<void(const std::str
     const Checkpoint& c = job.checkpoint;
     if (job.spec.files != FilesMode::home || c.epoch.n == 0) return done({});
     if (job.spec.files_snapshot)
-        return add(job, "put-back", name(job.id, c.epoch.n),
+        return add(&User::backs, job, "put-back", c.epoch.n,
                    [done = std::move(done)](const Result<std::string>& said) {
                        done(said ? *said
                                  : "its files are not put back to what they were then: " +
                                        said.error().message);
                    });
     if (c.began.ns == 0) return done({});
-    add(job, "written", name(job.id, static_cast<uint64_t>(c.began.ns)),
+    add(&User::backs, job, "written", static_cast<uint64_t>(c.began.ns),
         [done = std::move(done)](const Result<std::string>& said) {
             done(said ? *said : std::string());
         });
 }
 
-void JobSnapshots::add(const HomeJob& job, std::string what, std::string name,
-                       std::function<void(const Result<std::string>&)> done) {
-    LaunchSpec user;
-    user.uid = job.spec.launch.uid;
-    user.gid = job.spec.launch.gid;
-    user.groups = job.spec.launch.groups;
-    work_.push_back({{std::move(what), std::move(name), job.spec.launch.cwd},
-                     std::move(user),
-                     std::move(done)});
-    if (work_.size() == 1) next();
+void JobSnapshots::add(std::map<JobId, Work> User::*where, const HomeJob& job, std::string what,
+                       uint64_t number, Done done) {
+    const LaunchSpec& launch = job.spec.launch;
+    LaunchSpec as;
+    as.uid = launch.uid;
+    as.gid = launch.gid;
+    as.groups = launch.groups;
+    const bool idle = !users_.contains(launch.uid);
+    (users_[launch.uid].*where)[job.id] = {
+        {std::move(what), name(job.id, number), launch.cwd}, std::move(as), std::move(done)};
+    if (idle) next(launch.uid);
 }
 
-void JobSnapshots::next() {
-    if (work_.empty()) return;
-    const auto ended = [this](const Result<std::string>& said) {
-        const auto done = std::move(work_.front().done);
-        work_.pop_front();
-        task_.reset();
+// Begins what this user has next; his process is over.
+void JobSnapshots::next(uint32_t uid) {
+    User& user = users_.at(uid);
+    user.task.reset();
+    auto& from = user.backs.empty() ? user.drops : user.backs;
+    if (from.empty()) return (void)users_.erase(uid);
+    const Work work = std::move(from.extract(from.begin()).mapped());
+    const auto ended = [this, uid, done = work.done](const Result<std::string>& said) {
         done(said);
-        next();
+        next(uid);
     };
     auto root = open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
-    const Work& work = work_.front();
     auto task =
         root ? FilesTask::start(loop_, start_, work.words, work.user, root->get(), limit, ended)
              : Result<std::unique_ptr<FilesTask>>(tl::unexpected(root.error()));
     if (task)
-        task_ = std::move(*task);
+        user.task = std::move(*task);
     else
         loop_.defer([ended, why = task.error()] { ended(tl::unexpected(why)); });
 }

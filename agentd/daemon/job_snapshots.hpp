@@ -2,13 +2,14 @@
 // JobSnapshots: at a home, the snapshots of its jobs' directories (srun --files-snapshot,
 // docs/files.md): a job that goes back to a checkpoint finds its files as they were then; snapshots
 // that no checkpoint stands beside any more go. Of a job that asked for none it is looked what was
-// written since. One thing at a time. Owned by HomeShell.
+// written since. Each user has one thing done at a time, by a process of his, which he may stop:
+// so nobody waits for another user's. Owned by HomeShell.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "agentd/core/home_io.hpp"
 #include "agentd/daemon/files_task.hpp"
@@ -18,6 +19,9 @@ namespace souk {
 
 class JobSnapshots {
   public:
+    // Snapshots of so many jobs of a user wait to go, as many as he may have (home_records.hpp).
+    static constexpr size_t drops_max = 20'000;
+
     JobSnapshots(Loop& loop, Log& log, StartFiles start)
         : loop_(loop), log_(log), start_(std::move(start)) {}
     // As the record of a job is now.
@@ -32,21 +36,26 @@ class JobSnapshots {
     }
 
   private:
+    using Done = FilesTask::Done;
     struct Work {
         FilesTaskWords words;
         LaunchSpec user;
-        std::function<void(const Result<std::string>&)> done;
+        Done done;
     };
-    void add(const HomeJob& job, std::string what, std::string name,
-             std::function<void(const Result<std::string>&)> done);
-    void next();
+    // The last word about a job is enough. Jobs that wait for it come before what only goes.
+    struct User {
+        std::map<JobId, Work> backs, drops;
+        std::unique_ptr<FilesTask> task;
+    };
+    void add(std::map<JobId, Work> User::*where, const HomeJob& job, std::string what,
+             uint64_t number, Done done);
+    void next(uint32_t uid);
 
     Loop& loop_;
     Log& log_;
     const StartFiles start_;
     std::map<JobId, uint64_t> kept_;  // the epoch below which they are gone
-    std::deque<Work> work_;           // the first is being done
-    std::unique_ptr<FilesTask> task_;
+    std::map<uint32_t, User> users_;  // of whom something is being done
 };
 
 }  // namespace souk

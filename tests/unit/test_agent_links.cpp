@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "agentd/daemon/home_files.hpp"
+#include "agentd/daemon/job_snapshots.hpp"
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/user_turns.hpp"
@@ -187,6 +188,39 @@ struct ServedAtHome {
         files.job(job);
     }
 };
+
+// Work on snapshots lasts until the test ends it.
+struct SnapshotsBegun {
+    Loop loop = open_loop();
+    Log log = no_log();
+    std::vector<std::string> begun;  // what, name
+    std::vector<Fd> answers;
+    bool starts = true;
+    StartFiles start{[this](const auto& words, const auto& fds, bool) -> Result<Pidfd> {
+                         begun.push_back(words[1] + " " + words[5]);
+                         if (!starts) return fail("no process is started");
+                         answers.emplace_back(::dup(fds[0]));
+                         return Pidfd();
+                     },
+                     [](const Pidfd&) {}};
+    JobSnapshots snapshots{loop, log, start};
+
+    void end_last(std::string_view said) {
+        (void)write_all(answers.back().get(), said, "an answer");
+        answers.back().reset();
+    }
+};
+
+HomeJob with_snapshots(uint32_t uid, uint64_t seq, uint64_t epoch) {
+    HomeJob job;
+    job.id = {"n1", seq};
+    job.spec.launch.uid = uid;
+    job.spec.files = FilesMode::home;
+    job.spec.files_snapshot = true;
+    job.phase = epoch == 0 ? JobPhase::finished : JobPhase::running;
+    job.checkpoint.epoch = {epoch};
+    return job;
+}
 
 GuestCommand start_of(uint32_t uid, uint64_t seq, size_t environment) {
     GuestCommand c;
@@ -381,6 +415,45 @@ START_TEST(a_node_that_breaks_each_way_to_a_jobs_files_makes_the_pauses_grow) {
 }
 END_TEST
 
+START_TEST(snapshots_of_a_user_who_stops_what_is_done_hold_nobody_elses) {
+    SnapshotsBegun l;
+    std::string said;
+    l.snapshots.job(with_snapshots(1000, 1, 0));
+    l.snapshots.go_back(with_snapshots(1001, 2, 3), [&](const std::string& s) { said = s; });
+    ck_assert_uint_eq(l.begun.size(), 2);
+    ck_assert_text(l.begun[1], "put-back n1.2.3");
+    l.end_last("+all is back");
+    UNTIL(l.loop, said == "all is back");
+}
+END_TEST
+
+START_TEST(of_a_user_one_thing_is_done_at_a_time_first_what_a_job_waits_for) {
+    SnapshotsBegun l;
+    std::string said;
+    l.snapshots.job(with_snapshots(1000, 1, 0));
+    for (const uint64_t epoch : {3, 5}) l.snapshots.job(with_snapshots(1000, 2, epoch));
+    l.snapshots.go_back(with_snapshots(1000, 3, 7), [&](const std::string& s) { said = s; });
+    ck_assert_uint_eq(l.begun.size(), 1);
+    l.end_last("+");
+    UNTIL(l.loop, l.begun.size() == 2);
+    ck_assert_text(l.begun[1], "put-back n1.3.7");
+    l.end_last("-it cannot be");
+    UNTIL(l.loop, l.begun.size() == 3);
+    ck_assert_text(said, "its files are not put back to what they were then: it cannot be");
+    ck_assert_text(l.begun[2], "drop n1.2.5");
+    // They wait, up to a bound.
+    for (uint64_t seq = 10; seq < JobSnapshots::drops_max + 20; ++seq)
+        l.snapshots.job(with_snapshots(1000, seq, 0));
+    ck_assert_uint_eq(l.begun.size(), 3);
+    l.starts = false;
+    l.end_last("+");
+    UNTIL(l.loop, l.begun.size() >= 3 + JobSnapshots::drops_max);
+    l.snapshots.job(with_snapshots(1000, 4, 0));
+    UNTIL(l.loop, l.begun.back() == "drop n1.4." + std::to_string(UINT64_MAX));
+    ck_assert_uint_eq(l.begun.size(), 4 + JobSnapshots::drops_max);
+}
+END_TEST
+
 UNIT_SUITE(agent_links, a_users_requests_wait_when_they_have_taken_long_and_others_do_not,
            users_who_always_ask_take_half_of_the_time_and_each_of_them_his_part,
            reports_that_the_market_does_not_take_wait_and_the_connection_stands,
@@ -388,4 +461,6 @@ UNIT_SUITE(agent_links, a_users_requests_wait_when_they_have_taken_long_and_othe
            starts_longer_than_the_queue_of_a_connection_all_go_over_it_in_order,
            starts_of_one_user_that_wait_leave_room_for_those_of_others,
            a_server_of_files_that_accepts_nobody_is_waited_for_by_its_job_alone,
-           a_node_that_breaks_each_way_to_a_jobs_files_makes_the_pauses_grow);
+           a_node_that_breaks_each_way_to_a_jobs_files_makes_the_pauses_grow,
+           snapshots_of_a_user_who_stops_what_is_done_hold_nobody_elses,
+           of_a_user_one_thing_is_done_at_a_time_first_what_a_job_waits_for);
