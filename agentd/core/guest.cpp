@@ -2,7 +2,6 @@
 #include "agentd/core/guest.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <utility>
 
 #include "agentd/core/guest_deadlines.hpp"
@@ -12,6 +11,7 @@
 #include "agentd/core/guest_starts.hpp"
 #include "agentd/core/guest_trace.hpp"
 #include "agentd/core/guest_view.hpp"
+#include "kernel/base/wait_status.hpp"
 
 namespace souk {
 
@@ -156,8 +156,8 @@ void Guest::begin(const NodeName& from, const GuestCommand& asked, const Warrant
     p.starts.begin(c, out);
 }
 
-// What comes while a dump is given up waits until CRIU has let the job go. CRIU stops each process
-// again that it found stopped, so a SIGCONT waits in any dump.
+// A signal that comes while a dump is given up waits until CRIU has let the job go. CRIU stops each
+// process again that it found stopped, so a SIGCONT waits in any dump.
 void Guest::signal(Entry& e, const GuestCommand& c, Outputs& out) {
     constexpr size_t signals_max = 64;
     auto* r = e.in<Running>();

@@ -282,7 +282,11 @@ void Allocation::rank_among_equals(Job& job) {
     if (is_component(job) || job.booked != Booked::no || w.pin == Pin::frozen)
         return equals_.leave(job);
     ClassKey place = class_none;
-    if (w.state == JobState::running) {
+    if (job.record.hold == Hold::at_node) {
+        // It goes before all that are its equals, or it would wait for ever for one of them there.
+        constexpr ClassKey first = 0;
+        place = first;
+    } else if (w.state == JobState::running) {
         const Node& node = book_.node(w.place);
         const ProviderReport& r = node.record.report;
         if (w.pin == Pin::stay || (Places::usable(node) && r.reserve <= job.bid))

@@ -269,8 +269,10 @@ void Placement::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
             continue;
         const Node* const target = allocation_.target_of(*job);
         if (!target || target == wanted || places_.cannot_leave(*job)) continue;
-        // Equal jobs that both run gain nothing by changing places.
-        if (blocked.phase() == JobPhase::running && EqualJobs::are_equal(blocked, *job)) continue;
+        // Equal jobs that both run gain nothing by changing places, unless somebody wants it.
+        const bool by_hand = blocked.record.hold == Hold::at_node;
+        if (blocked.phase() == JobPhase::running && !by_hand && EqualJobs::are_equal(blocked, *job))
+            continue;
         if (!least || job->bid < least->bid) least = job;
     }
     if (!least) return;

@@ -181,4 +181,21 @@ START_TEST(nobody_loses_a_place_to_an_equal_job_of_the_same_user) {
 }
 END_TEST
 
-UNIT_SUITE_LONG(market_equals, 300, nobody_loses_a_place_to_an_equal_job_of_the_same_user);
+// Whoever moves a job by hand does not wait for an equal one that is there.
+START_TEST(a_job_that_is_moved_by_hand_goes_before_its_equals) {
+    for (const bool first : {true, false}) {
+        World w;
+        for (const char* const name : {"n1", "n2"}) w.add_node(name, 100, 1, 1);
+        const JobId a = w.submit("n1", 10), b = w.submit("n1", 10);
+        w.run_for(Nanos::from_s(5));
+        const JobId moved = first ? a : b;
+        const NodeName there = w.where(moved) == "n1" ? "n2" : "n1";
+        ck_assert(w.market->move(moved, there, true, 0).has_value());
+        w.run_for(Nanos::from_s(60));
+        ck_assert_text(w.where(moved), there);
+    }
+}
+END_TEST
+
+UNIT_SUITE_LONG(market_equals, 300, a_job_that_is_moved_by_hand_goes_before_its_equals,
+                nobody_loses_a_place_to_an_equal_job_of_the_same_user);
