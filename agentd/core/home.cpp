@@ -188,9 +188,11 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
     if (terms.cpus != job->terms.cpus && job->phase != JobPhase::waiting)
         return fail(CauseCode::not_possible,
                     "job " + id.text() + " has started: its CPUs cannot change");
+    JobTerms wanted = terms;
+    give_default_memory(wanted);
     // Its limit there is what it was ordered with, and its next one may be more.
-    if (terms.memory_mb > 0 && terms.memory_mb < job->terms.memory_mb &&
-        job->phase != JobPhase::waiting && job->phase != JobPhase::frozen)
+    if (wanted.memory_mb < job->terms.memory_mb && job->phase != JobPhase::waiting &&
+        job->phase != JobPhase::frozen)
         return fail(CauseCode::not_possible,
                     "job " + id.text() +
                         " has started: its memory cannot shrink while it has a "
@@ -209,8 +211,7 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
     TRY(can_be_read(terms));
     const Reindexed indexed(parts_->steps, id.seq);
     const HomeTurn turn = this->turn(now, out);
-    job->terms = terms;
-    give_default_memory(job->terms);
+    job->terms = std::move(wanted);
     job->story.add(turn.step(StoryStep::What::changed, {}, {}, terms.max_price));
     turn.persist(*job);
     turn.report(*job);

@@ -245,7 +245,7 @@ START_TEST(a_change_of_terms_is_reported_in_any_phase) {
     ck_assert(!b.h.change(id, terms, b.now, b.out).has_value());
     // Its node goes on to give it what it was ordered with.
     terms = b.job().terms;
-    terms.memory_mb += 1;
+    terms.memory_mb += 2'000;
     ck_assert(b.h.change(id, terms, b.now, b.out).has_value());
     terms.memory_mb -= 1;
     ck_assert(!b.h.change(id, terms, b.now, b.out).has_value());

@@ -24,7 +24,7 @@ START_TEST(a_better_bid_stops_an_immovable_job_where_it_is_and_it_goes_on_when_t
     w.run_for(s(1));
     ck_assert_text(w.where(high), "n1");
     ck_assert_text(w.comment(low), std::string("stopped on n1 (") + queue +
-                                       "); displaced by job n1.2 at 500; 500 would win it back");
+                                       "); displaced by job n1.2 at 500; 501 would win it back");
     ck_assert_int_eq(w.orders.size(), 3);  // run, suspend, run: no flapping
     const Money cost = w.cost(low);
     w.run_for(s(10));
