@@ -195,7 +195,14 @@ void Billing::take_back(Job& job, const use_check::Difference& d, Nanos now) {
     ++payee.record.differences;
     payee.record.different += std::max(d.charged - d.measured, d.measured - d.charged);
     differ_.push_back({job.id(), d});
-    const Money back = std::min(d.cost, r.account.amount);
+    Money back = std::min(d.cost, r.account.amount);
+    // A promise that its owner missed gives back what was paid for the same time.
+    if (r.promised->back_from == d.node && r.promised->end == PromiseEnd::none) {
+        Money& promised = r.promised.edit().back;
+        promised = std::max(Money{}, promised - back);
+    } else if (r.promised->back_from == d.node) {
+        back = std::max(Money{}, back - r.promised->back);
+    }
     if (back.micro > 0) {
         close_tab(job, now);
         r.account.amount -= back;

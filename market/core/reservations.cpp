@@ -10,6 +10,12 @@
 namespace souk::market {
 
 namespace {
+// A contract of another begins or ends.
+struct RoomStep {
+    Nanos at;
+    bool begins;
+    int64_t cpus, memory_mb;
+};
 
 constexpr Nanos hour = Nanos::from_s(3'600);
 
@@ -90,19 +96,28 @@ void Reservations::look(Nanos now) {
 }
 
 // New requests are looked at now, and the others some at a time: a price may have fallen, or room
-// have come.
+// have come. One look goes over so many contracts at most, as the market stands meanwhile, and the
+// next one goes on with the rest.
 void Reservations::ask_all(Nanos now) {
+    constexpr size_t looked_at_most = 200'000;
+    constexpr Nanos soon = Nanos::from_ms(10);
     std::set<std::string> gangs;
-    for (const JobId& id : std::exchange(fresh_, {}))
+    looked_at_ = 0;
+    const auto may_go_on = [&] { return looked_at_ < looked_at_most; };
+    while (!fresh_.empty() && may_go_on()) {
+        const JobId id = *fresh_.begin();
+        fresh_.erase(fresh_.begin());
         if (booked_.contains(id)) ask(id, unix_, gangs);
+    }
+    if (!fresh_.empty()) next_ = std::min(next_, now + soon);
     if (now >= retry_at_) {
         auto id = booked_.upper_bound(asked_last_);
-        for (size_t n = 0; n < asked_at_once && id != booked_.end(); ++n, ++id) {
+        for (size_t n = 0; n < asked_at_once && id != booked_.end() && may_go_on(); ++n, ++id) {
             ask(*id, unix_, gangs);
             asked_last_ = *id;
         }
         if (id == booked_.end()) asked_last_ = {};
-        retry_at_ = now + retry_after;
+        retry_at_ = now + (may_go_on() ? retry_after : soon);
     }
     const bool waits = std::any_of(booked_.begin(), booked_.end(), [&](const JobId& id) {
         const Job& job = *book_.find(id);
@@ -484,24 +499,27 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
         ++of_gang;
     }
     if (is_component(job) && report.spread > 0 && of_gang > report.spread) return false;
-    // The most that others have at one time: that is where one of them begins, or at the start.
-    std::vector<const Contract*> others;
-    if (const auto sold = sold_.find(node.id()); sold != sold_.end())
+    if (cpus > r.cpus || mb > r.memory_mb) return false;
+    // The room that others have changes where one of them begins or ends.
+    std::vector<RoomStep> steps;
+    if (const auto sold = sold_.find(node.id()); sold != sold_.end()) {
+        looked_at_ += sold->second.size();
         for (const Job* const other : sold->second) {
             const Contract& c = *other->record.contract;
             const bool same = other == &job || (is_component(job) && is_component(*other) &&
                                                 gang_name(*other) == gang_name(job));
-            if (!same && c.start < span.end && c.end > span.start) others.push_back(&c);
+            if (same || c.start >= span.end || c.end <= span.start) continue;
+            steps.push_back({std::max(c.start, span.start), true, c.cpus, c.memory_mb});
+            steps.push_back({c.end, false, -int64_t{c.cpus}, -int64_t{c.memory_mb}});
         }
-    const auto fits_at = [&](Nanos at) {
-        int64_t had_cpus = cpus, had_mb = mb;
-        for (const Contract* const c : others)
-            if (c->start <= at && at < c->end) had_cpus += c->cpus, had_mb += c->memory_mb;
-        return had_cpus <= r.cpus && had_mb <= r.memory_mb;
-    };
-    return fits_at(span.start) && std::all_of(others.begin(), others.end(), [&](const Contract* c) {
-               return c->start <= span.start || fits_at(c->start);
-           });
+    }
+    // The ends at one moment come before the beginnings.
+    std::ranges::sort(steps, {}, [](const RoomStep& s) { return std::pair(s.at, s.begins); });
+    return std::ranges::all_of(steps, [&](const RoomStep& s) {
+        cpus += s.cpus;
+        mb += s.memory_mb;
+        return !s.begins || (cpus <= r.cpus && mb <= r.memory_mb);
+    });
 }
 
 // The larger ones choose first. Empty: one of them finds none.

@@ -163,6 +163,7 @@ class Reservations : private PlacesAhead {
     std::map<JobId, Nanos> followed_until_;  // of promises: then they are followed again, Unix time
     Nanos next_ = Nanos::never();
     // of the present look()
+    mutable size_t looked_at_ = 0;                              // contracts, each time anew
     mutable std::map<NodeName, std::vector<const Job*>> sold_;  // contracts that are not over
     mutable std::optional<PriceForecast> forecast_;             // once it is asked for
     mutable Nanos unix_;

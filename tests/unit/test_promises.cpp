@@ -236,6 +236,45 @@ START_TEST(an_owner_who_leaves_breaks_a_promise_only_if_no_other_has_room_and_gi
 }
 END_TEST
 
+// A user gets back what a node has not measured, and what a missed promise cost. Of one stay it is
+// no more than he paid.
+START_TEST(nobody_gets_back_more_of_a_stay_than_he_paid_for_it) {
+    for (const bool after : {false, true}) {
+        Promising p;
+        p.w.add_node("n1", 100, 1);
+        p.w.add_node("n2", 80, 1);
+        p.owner("n2", false);
+        p.w.run_for(s(2));
+        (void)p.submit("n2", 20, s(300), s(100), s(100));  // n1 has earned before
+        p.run_for(s(400));
+        const JobId id = p.submit("n2", 20, s(120), s(100), s(100));
+        p.run_for(s(1));
+        p.w.jobs[id].report.terms.max_price = Money::units(1);
+        p.w.tell(p.w.jobs[id]);
+        for (int i = 0; i < 2; ++i) (void)p.w.submit("n2", 50);
+        p.run_for(s(60));
+        ck_assert_text(p.where(id), "n1");
+        const Epoch epoch = p.w.market->find(id)->record.report.epoch;
+        p.owner("n1", false);
+        p.run_for(s(3));
+        ck_assert(p.promised(id).back.micro > 0);
+        if (after) p.run_for(s(130));
+        const auto& stays = p.w.market->find(id)->record.stays;
+        const auto stay = std::ranges::find(stays, epoch, &Stay::epoch);
+        ck_assert(stay != stays.end());
+        UseReport use;
+        use.jobs.push_back({id, epoch, Nanos{stay->run.ns / 3}, {}, true});
+        p.w.market->use_report("n1", use, p.w.now);
+        p.run_for(s(130));
+        ck_assert(p.promised(id).end == PromiseEnd::owner_left);
+        Money paid;
+        for (const Receipt& r : p.w.receipts)
+            if (r.job == id && r.node == "n1") paid += r.paid;
+        ck_assert_msg(paid.micro >= 0, "%s", format_money(paid).c_str());
+    }
+}
+END_TEST
+
 START_TEST(the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others) {
     Promising p;
     p.w.add_node("n1", 100, 1, 64, 64'000);
@@ -470,6 +509,7 @@ UNIT_SUITE(promises, a_promised_job_has_its_place_from_the_latest_safe_start_wha
            what_runs_before_by_its_bid_shrinks_its_place,
            what_cannot_be_promised_says_what_could_be,
            an_owner_who_leaves_breaks_a_promise_only_if_no_other_has_room_and_gives_back,
+           nobody_gets_back_more_of_a_stay_than_he_paid_for_it,
            the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others,
            who_needs_longer_than_he_said_has_missed_it_himself,
            a_promise_outlives_the_market_and_one_that_is_cancelled_is_none,

@@ -143,6 +143,28 @@ START_TEST(no_more_is_sold_than_there_is_and_the_next_time_is_told) {
 }
 END_TEST
 
+// To look at all that was sold for each new request takes long, and the market stands meanwhile.
+START_TEST(many_requests_beside_many_places_are_looked_at_some_at_a_time) {
+    World w = world();
+    w.add_node("n1", 100, 1, 4);
+    w.run_for(s(1));
+    for (int i = 0; i < 800; ++i)
+        (void)book(w, "n1", 50, {.start_s = 86'400 + 120 * i, .span_s = 60});
+    w.run_for(s(20));
+    std::vector<JobId> asked;
+    for (int i = 0; i < 40; ++i)
+        asked.push_back(book(w, "n1", 50, {.span_s = 31 * 86'400, .cpus = 4}));
+    const auto heard = [&] {
+        return std::ranges::count_if(
+            asked, [&](const JobId& id) { return code(w, id) == ReasonCode::place_not_sold; });
+    };
+    w.run_for(Nanos{});
+    ck_assert_int_lt(heard(), 40);
+    w.run_for(s(5));
+    ck_assert_int_eq(heard(), 40);
+}
+END_TEST
+
 START_TEST(a_price_of_a_time_to_come_is_the_owners_or_what_the_history_says) {
     World w = world();
     w.add_node("n1", 100, 1, 1);
@@ -707,6 +729,7 @@ END_TEST
 
 UNIT_SUITE(reservations, a_place_is_kept_from_the_second_for_which_it_was_sold,
            no_more_is_sold_than_there_is_and_the_next_time_is_told,
+           many_requests_beside_many_places_are_looked_at_some_at_a_time,
            a_price_of_a_time_to_come_is_the_owners_or_what_the_history_says,
            a_contract_outlives_the_market_and_a_node_that_leaves,
            jobs_inside_a_place_take_its_room_and_pay_nothing,
