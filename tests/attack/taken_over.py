@@ -24,7 +24,7 @@ def text(value):
 
 def peer(name, roles, key=b"7" * 64):
     return (text(name.encode()) + struct.pack("<I", int(roles)) + text(b"") + text(key)
-            + struct.pack("<q", 1 << 62))
+            + struct.pack("<q", 1 << 62) + text(b""))  # of no other site
 
 
 def read(name):
