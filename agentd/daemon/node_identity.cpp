@@ -161,12 +161,14 @@ void CertificateRenewal::peer_sites(const wire::PeerSites& told) {
         roots.emplace(line.substr(0, space), line.substr(space + 1));
         names.insert(line.substr(space + 1));
     }
-    sites_ = told;
-    if (const Status known = identity_.tls()->know_sites(roots, wire::OfSites::nodes); !known)
-        return log_.warning("other sites are not known here", {{"WHY", known.error()}});
-    log_.info("the sites that are peers",
-              {{"own", told.own}, {"count", static_cast<int64_t>(names.size())}});
-    peers_.know_sites(told.own, std::move(names));
+    if (const Status known = identity_.tls()->know_sites(roots, wire::OfSites::nodes); !known) {
+        log_.warning("other sites are not known here", {{"WHY", known.error()}});
+    } else {
+        sites_ = told;
+        log_.info("the sites that are peers",
+                  {{"own", told.own}, {"count", static_cast<int64_t>(names.size())}});
+    }
+    peers_.know_sites(told.own, std::move(names));  // those of before are none any more
 }
 
 void CertificateRenewal::ticket_keys(const wire::TicketKeys& told) {

@@ -117,12 +117,11 @@ std::unique_ptr<wire::Transport> Handshakes::acceptor() {
 // the process
 
 Status Handshakes::renewed(const trust::Identity& identity) {
-    const bool first = identity_.empty();
+    const bool first = text_.key.empty();
     TRY_ASSIGN(text_.key, identity.key.pem());
     text_.chain = trust::pem_of(identity.chain);
     text_.root = identity.root.pem();
     text_.revoked = lines_of(identity.revoked.keys);
-    identity_ = pack(text_);
     revoked_ = identity.revoked;
     if (first) {
         TRY(start());
@@ -134,7 +133,6 @@ Status Handshakes::renewed(const trust::Identity& identity) {
 
 void Handshakes::know_sites(const std::map<std::string, std::string>& sites) {
     text_.sites = lines_of(sites);
-    identity_ = pack(text_);
     tell_if_there();
 }
 
@@ -160,7 +158,7 @@ Status Handshakes::start() {
 }
 
 Status Handshakes::tell_identity() {
-    TRY_ASSIGN(const Fd file, sealed_file("souk-handshake", identity_));
+    TRY_ASSIGN(const Fd file, sealed_file("souk-handshake", pack(text_)));
     return send_packet(socket_.get(), pack(Asked(UseIdentity{})), file.get());
 }
 

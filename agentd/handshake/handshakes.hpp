@@ -75,8 +75,7 @@ class Handshakes final : public wire::TlsElsewhere {
     Watch watch_;
     Timer again_;
     Nanos pause_;
-    IdentityText text_;
-    std::string identity_;  // as handed over
+    IdentityText text_;  // which is handed over
     trust::Revocations revoked_;
     std::map<uint64_t, Waiting> waiting_;
     uint64_t next_ = 1;

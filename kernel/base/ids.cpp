@@ -48,11 +48,4 @@ Result<NodeName> heard_from_site(std::string_view name, std::string_view from,
     return site.empty() ? NodeName(from) + ":" + NodeName(rest) : NodeName(rest);
 }
 
-Result<std::string> parse_full_job_id(std::string_view text) {
-    const auto [site, rest] = of_site(text);
-    TRY_ASSIGN(const JobId id, parse_job_id(rest));
-    if (id.home != of_site(id.home).rest) return fail("a job has one site");
-    return site.empty() ? id.text() : std::string(site) + ":" + id.text();
-}
-
 }  // namespace souk

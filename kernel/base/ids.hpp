@@ -52,7 +52,5 @@ OfSite of_site(std::string_view text);
 // none.
 Result<NodeName> heard_from_site(std::string_view name, std::string_view from,
                                  std::string_view own);
-// Parses "n1.7" or "lab:n1.7" and gives it back in that form.
-Result<std::string> parse_full_job_id(std::string_view text);
 
 }  // namespace souk

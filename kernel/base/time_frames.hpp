@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// TimeFrames: when a node offers itself to the market, as a set of seconds of a local week. Pure;
-// the caller knows the time zone. A second of the week counts from Monday 00:00 local time.
+// TimeFrames: when a node offers itself to the market, or a site lets others' jobs come, as a set
+// of seconds of a local week. Pure; the caller knows the time zone. A second of the week counts
+// from Monday 00:00 local time.
 //
 //   text   := "always" | frame { ";" frame }
 //   frame  := [ days " " ] HH:MM "-" HH:MM       an end at or before the start lies on the next

@@ -40,7 +40,9 @@ struct Hello {
     bool tickets = false;  // agent: it knows ticket_keys; older versions end the connection
     std::string program = souk::version();  // of the sender: `souk --version`; empty: an older one
     std::string site = {};                  // the market of a peer: its own name among sites
-    bool sites = false;  // agent: it knows peer_sites; older versions end the connection
+    // An agent knows peer_sites, and the market of a peer takes jobs of another site; older
+    // versions end the connection at such words.
+    bool sites = false;
     bool operator==(const Hello&) const = default;
 };
 struct Welcome {
@@ -52,7 +54,9 @@ struct Welcome {
     bool takes_use = false;  // the market: it knows use_report
     Nanos time = {};         // Unix time, by the clock of who says it; 0: an older version
     std::string program = souk::version();  // as in Hello
-    uint32_t knows = 0;  // an agent: what older versions would pass over (bits; files_choice.hpp)
+    // Bits of what older versions would pass over: an agent's (files_choice.hpp), a market's
+    // (market/daemon/sites.hpp).
+    uint32_t knows = 0;
     bool operator==(const Welcome&) const = default;
 };
 struct ErrorText {

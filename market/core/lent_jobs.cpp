@@ -21,7 +21,8 @@ void LentJobs::resume(const Job& job, Nanos now) {
 
 bool LentJobs::may_go(const Job& job, const std::string& site) {
     const Loan& loan = *job.record.loan;
-    return loan.site.empty() && std::ranges::find(loan.been, site) == loan.been.end();
+    return loan.site.empty() && loan.been.size() < Loan::been_max &&
+           std::ranges::find(loan.been, site) == loan.been.end();
 }
 
 Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
@@ -33,7 +34,7 @@ Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
     loan.over = loan.recalled = false;
     loan.seq = loan.its_seq = 0;
     loan.run = r.stats.run_time;
-    if (loan.been.size() < Loan::been_max) loan.been.push_back(site);
+    loan.been.push_back(site);
     job.record.loan = std::move(loan);
     waits_[job.id()] = now + wait_most;
     due_.insert(job.id());
@@ -60,7 +61,7 @@ void LentJobs::recall(Job& job) {
     work_.touch(job);
 }
 
-Status LentJobs::pass(Job& job, const std::string& site, const Order& order, Nanos now) {
+Status LentJobs::may_order(const Job& job, const std::string& site, const Order& order) const {
     const bool runs = order.kind == Order::Kind::run;
     if (!is_lent(job) || job.record.loan->site != site || job.phase() == JobPhase::finished)
         return fail(CauseCode::not_allowed, "the job is not given to site " + site);
@@ -70,9 +71,14 @@ Status LentJobs::pass(Job& job, const std::string& site, const Order& order, Nan
         return fail(CauseCode::not_allowed, "a place is named that is not of site " + site);
     if (job.record.order || !job.reported)
         return fail(CauseCode::not_possible, "the job's home has another order to carry out");
+    return {};
+}
+
+void LentJobs::pass(Job& job, const Order& order, Nanos now) {
+    const bool runs = order.kind == Order::Kind::run;
     if (order.kind == Order::Kind::give_up) {
         if (job.phase() == JobPhase::waiting) end(job);
-        return {};
+        return;
     }
     // Nothing stops a job at the word of another site but a freeze, from which it comes home.
     Order own = orders_.make(job, runs ? Order::Kind::run : Order::Kind::suspend,
@@ -99,7 +105,6 @@ Status LentJobs::pass(Job& job, const std::string& site, const Order& order, Nan
     work_.touch(job);
     alarms_.set(job);
     orders_out_.push_back({job.id().home, std::move(own)});
-    return {};
 }
 
 void LentJobs::heard(Job& job, const std::string& site, const SiteNote& word, Nanos now) {
@@ -187,9 +192,7 @@ Nanos LentJobs::next() const {
 JobReport LentJobs::told(const Job& job) {
     const Loan& loan = *job.record.loan;
     JobReport r = job.record.report;
-    const JobTerms terms = told_to_sites(r.terms);
-    r.terms = terms;
-    r.terms.project.clear();
+    r.terms = told_to_sites(job.record.report.terms);
     r.name.clear();
     r.command.clear();
     r.array = std::string();

@@ -18,7 +18,6 @@
 #include "market/core/billing.hpp"
 #include "market/core/book.hpp"
 #include "market/core/job_alarms.hpp"
-#include "market/core/market_context.hpp"
 #include "market/core/notes.hpp"
 #include "market/core/orders.hpp"
 #include "market/core/room_claims.hpp"
@@ -31,13 +30,10 @@ class LentJobs {
   public:
     // So long a job may wait at another site before it starts there.
     static constexpr Nanos wait_most = Nanos::from_s(30);
-    // Nodes of one other site that are known here at most.
-    static constexpr size_t nodes_max = 1'024;
 
-    LentJobs(const MarketContext& context, Book& book, Orders& orders, RoomClaims& rooms,
-             JobAlarms& alarms, Billing& billing, Notes& notes, WorkList& work)
-        : context_(context),
-          book_(book),
+    LentJobs(Book& book, Orders& orders, RoomClaims& rooms, JobAlarms& alarms, Billing& billing,
+             Notes& notes, WorkList& work)
+        : book_(book),
           orders_(orders),
           rooms_(rooms),
           alarms_(alarms),
@@ -50,9 +46,10 @@ class LentJobs {
     // Whether a job may go there: it has not been there, and is at none.
     static bool may_go(const Job& job, const std::string& site);
     Status lend(Job& job, const std::string& site, Nanos now);
-    // The other market orders. `node`: where it is to run, known here. Errors, which it is told:
-    // the job is not there to be ordered, or is to stop.
-    Status pass(Job& job, const std::string& site, const Order& order, Nanos now);
+    // Errors, which the other market is told: the job is not there to be ordered, or is to stop.
+    Status may_order(const Job& job, const std::string& site, const Order& order) const;
+    // It has ordered what it may, and the node where the job is to run is known here.
+    void pass(Job& job, const Order& order, Nanos now);
     // The other market says what it pays, whether it has settled, or that it does not take it.
     void heard(Job& job, const std::string& site, const SiteNote& note, Nanos now);
     // Its home has reported it.
@@ -86,7 +83,6 @@ class LentJobs {
     void end(Job& job);
     static JobReport told(const Job& job);
 
-    const MarketContext& context_;
     Book& book_;
     Orders& orders_;
     RoomClaims& rooms_;

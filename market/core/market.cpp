@@ -37,7 +37,7 @@ Market::Market(MarketOptions options)
                bids_, suspended_, work_),
       explain_(context_, book_, places_, solver_, allocation_, equals_, gangs_, bids_, prices_,
                settling_, notes_),
-      lent_(context_, book_, orders_, rooms_, alarms_, billing_, notes_, work_),
+      lent_(book_, orders_, rooms_, alarms_, billing_, notes_, work_),
       placement_(context_, book_, places_, solver_, orders_, rooms_, alarms_, allocation_, gangs_,
                  suspended_, explain_, reports_, settling_, lent_, work_),
       guests_(book_),
@@ -360,38 +360,30 @@ Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
     return quote;
 }
 
-SiteOffer Market::offer(const std::string& site, const SiteAsk& ask, const SiteTerms& terms,
-                        int32_t second_of_week, Nanos now) {
+SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos now) {
     constexpr Nanos kept_most = Nanos::from_s(30);
-    const KeptOffers::Key of{site, ask.job};
+    const KeptOffers::Key of{site.name, ask.job};
     const JobTerms& t = ask.terms;
     SiteOffer offer;
     offer.number = ask.number;
-    offer.why =
-        why_not_by(terms, {ask.user, t.project, t.cpus, t.max_price},
-                   reservations_.cpus_offered(of, now) + guests_.cpus_of(site), second_of_week);
-    if (!offer.why.empty()) return offer;
-    const auto no = [&](CauseCode code, std::string why) {
-        offer.why = souk::Cause(code, std::move(why));
+    const auto no = [&](souk::Cause why) {
+        offer.why = std::move(why);
         return offer;
     };
-    if (book_.find({site + ":" + ask.job.home, ask.job.seq}))
-        return no(CauseCode::not_possible, "the job has been here");
-    if (!(t.booking == Booking{}))
-        return no(CauseCode::not_possible, "places are sold to jobs of this site alone");
-    if ((!t.needs->empty() && !Needs::parse(*t.needs)) ||
-        (!t.resources.empty() && !parse_resources(*t.resources)))
-        return no(CauseCode::invalid, "what it needs cannot be read");
+    const Status may = guests_.lets_in(site, ask.user, t, reservations_.cpus_offered(of, now));
+    if (!may) return no(souk::Cause(may.error()));
+    if (book_.find({site.name + ":" + ask.job.home, ask.job.seq}))
+        return no({CauseCode::not_possible, "the job has been here"});
     // Its user and its project are of the other site, which may also say more than it should.
     QuoteRequest request;
     request.uid = UINT32_MAX;
     request.terms = told_to_sites(t);
     request.terms.project.clear();
     const auto quote = this->quote(request, now);
-    if (!quote) return no(CauseCode::not_possible, quote.error().message);
-    if (!quote->runs) return no(CauseCode::not_possible, quote->why);
+    if (!quote) return no({CauseCode::not_possible, quote.error().message});
+    if (!quote->runs) return no({CauseCode::not_possible, quote->why});
     const Quote::Place& place = quote->places.front();
-    offer.price = std::max(place.price, terms.least);
+    offer.price = std::max(place.price, site.terms->least);
     offer.speed = place.speed;
     const Nanos unix = context_.unix(now), kept = std::min(ask.hold, kept_most);
     Contract c;
@@ -421,12 +413,13 @@ Status Market::site_order(const std::string& site, const Order& order, Nanos now
     trace_.heard(Input::site_order, order.id, order.node, site);
     Job* const job = book_.find(order.id);
     if (!job) return fail(CauseCode::not_found, "there is no such job");
+    TRY(lent_.may_order(*job, site, order));
     if (order.kind == Order::Kind::run && !book_.find_node(order.node)) {
-        if (guests_.homes_of(site).size() >= LentJobs::nodes_max)
-            return fail(CauseCode::too_many, "too many nodes of site " + site);
+        TRY(guests_.has_room_for_node(site));
         TRY(agent_connected(order.node, order.address, now));
     }
-    return lent_.pass(*job, site, order, now);
+    lent_.pass(*job, order, now);
+    return {};
 }
 
 void Market::site_note(const std::string& site, const SiteNote& note, Nanos now) {
@@ -435,14 +428,6 @@ void Market::site_note(const std::string& site, const SiteNote& note, Nanos now)
 }
 
 Status Market::site_job(const SiteGuests::Site& site, const JobReport& report, Nanos now) {
-    const Job* const known = book_.find(report.id);
-    if (!known && report.phase == JobPhase::finished) {  // it has never come, or is forgotten
-        JobNote note;
-        note.id = report.id;
-        note.settled = true;
-        notes_.of(note);
-        return {};
-    }
     const JobId short_id{NodeName(of_site(report.id.home).rest), report.id.seq};
     const KeptOffers::Key kept{site.name, short_id};
     TRY_ASSIGN(const JobReport heard,
@@ -460,7 +445,7 @@ Status Market::site_failed(const std::string& site, const OrderFailed& failed, N
 }
 
 void Market::site_up(const std::string& site, Nanos now) {
-    for (const NodeName& name : guests_.homes_of(site)) {
+    for (const NodeName& name : guests_.nodes_of(site)) {
         const Node& node = book_.node(name);
         if (!node.connected) (void)agent_connected(name, node.record.address, now);
     }
@@ -468,7 +453,7 @@ void Market::site_up(const std::string& site, Nanos now) {
 }
 
 void Market::site_down(const std::string& site, Nanos now) {
-    for (const NodeName& name : guests_.homes_of(site)) agent_lost(name, now);
+    for (const NodeName& name : guests_.nodes_of(site)) agent_lost(name, now);
 }
 
 Quote::Promise Market::promise_of(const QuoteRequest& request, Nanos now) const {

@@ -209,8 +209,7 @@ class Market {
     // Says what a job of another site would get here now, by the terms that hold for that site, and
     // keeps that place for it for as long as it asks, half a minute at most. To be called after
     // solve().
-    SiteOffer offer(const std::string& site, const SiteAsk& ask, const SiteTerms& terms,
-                    int32_t second_of_week, Nanos now);
+    SiteOffer offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos now);
 
     // -- jobs at other sites, and of other sites (docs/sites.md). Names are as they are here.
 

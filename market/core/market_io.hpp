@@ -84,6 +84,7 @@ struct Promised {
     // if the promise is missed since that owner left, its user gets this back from him
     NodeName back_from;
     Money back;
+    Money counted;  // of that, what the node has not measured of the same time
     bool operator==(const Promised&) const = default;
 };
 

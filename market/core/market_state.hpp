@@ -68,7 +68,7 @@ struct Job;
 
 // A job among the equal ones of its user (equal_jobs.hpp).
 struct EqualJob {
-    const void* list = nullptr;  // null: it is in none
+    void* list = nullptr;  // null: it is in none
     ClassKey place = class_none;
     Nanos submitted;  // as the list counts it
     Turn own;

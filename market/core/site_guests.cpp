@@ -6,40 +6,50 @@
 
 namespace souk::market {
 
-int64_t SiteGuests::cpus_of(const std::string& site, const JobId& but) const {
+int64_t SiteGuests::cpus_of(const std::string& site) const {
     const std::string prefix = site + ":";
     int64_t cpus = 0;
     for (auto it = book_.jobs().lower_bound({prefix, 0});
          it != book_.jobs().end() && it->first.home.starts_with(prefix); ++it)
-        if (it->second.phase() != JobPhase::finished && it->first != but)
-            cpus += it->second.record.report.terms.cpus;
+        if (it->second.phase() != JobPhase::finished) cpus += it->second.record.report.terms.cpus;
     return cpus;
 }
 
-std::vector<NodeName> SiteGuests::homes_of(const std::string& site) const {
+std::vector<NodeName> SiteGuests::nodes_of(const std::string& site) const {
     const std::string prefix = site + ":";
-    std::vector<NodeName> homes;
+    std::vector<NodeName> nodes;
     for (auto it = book_.nodes().lower_bound(prefix);
          it != book_.nodes().end() && it->first.starts_with(prefix); ++it)
-        homes.push_back(it->first);
-    return homes;
+        nodes.push_back(it->first);
+    return nodes;
 }
 
-Status SiteGuests::may_come(const Site& site, const JobReport& r, int64_t kept) const {
-    const JobTerms& t = r.terms;
-    if (const souk::Cause why = why_not_by(*site.terms, {r.user, *t.project, t.cpus, t.max_price},
-                                           kept + cpus_of(site.name, r.id), site.second_of_week);
+Status SiteGuests::has_room_for_node(const std::string& site) const {
+    if (nodes_of(site).size() < nodes_max) return {};
+    return fail(CauseCode::too_many, "too many nodes of site " + site);
+}
+
+Status SiteGuests::lets_in(const Site& site, const std::string& user, const JobTerms& t,
+                           int64_t kept) const {
+    if (const souk::Cause why = why_not_by(*site.terms, {user, *t.project, t.cpus, t.max_price},
+                                           kept + cpus_of(site.name), site.second_of_week);
         !why.empty())
         return fail(why.code, why);
-    if (r.phase != JobPhase::waiting || !r.where.empty() || !r.gang.empty() || r.address ||
-        !(t.booking == Booking{}))
-        return fail(CauseCode::not_possible, "only single jobs that wait come from another site");
+    if (!(t.booking == Booking{}))
+        return fail(CauseCode::not_possible, "places are sold to jobs of this site alone");
     if ((!t.needs->empty() && !Needs::parse(*t.needs)) ||
         (!t.resources.empty() && !parse_resources(*t.resources)))
         return fail(CauseCode::invalid, "what it needs cannot be read");
-    if (!book_.find_node(r.id.home) && homes_of(site.name).size() >= homes_max)
-        return fail(CauseCode::too_many, "too many nodes of site " + site.name);
     return {};
+}
+
+Status SiteGuests::may_come(const Site& site, const JobReport& r, int64_t kept) const {
+    if (r.phase == JobPhase::finished)  // it has never come, or is forgotten
+        return fail(CauseCode::not_found, "it is not here any more");
+    TRY(lets_in(site, r.user, r.terms, kept));
+    if (r.phase != JobPhase::waiting || !r.where.empty() || !r.gang.empty() || r.address)
+        return fail(CauseCode::not_possible, "only single jobs that wait come from another site");
+    return book_.find_node(r.id.home) ? Status{} : has_room_for_node(site.name);
 }
 
 Result<JobReport> SiteGuests::heard(const Site& site, const JobReport& report, int64_t kept) const {

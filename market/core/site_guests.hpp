@@ -24,8 +24,8 @@ inline bool is_of_site(const JobId& id) { return !of_site(id.home).site.empty();
 
 class SiteGuests {
   public:
-    // Homes of one site that have jobs here at most.
-    static constexpr size_t homes_max = 1'024;
+    // Nodes of one site that are known here at most.
+    static constexpr size_t nodes_max = 1'024;
     // The site that a job comes from.
     struct Site {
         std::string name;
@@ -35,15 +35,20 @@ class SiteGuests {
     };
     explicit SiteGuests(Book& book) : book_(book) {}
 
-    // CPUs of all jobs of the site that have not ended, but for that one.
-    int64_t cpus_of(const std::string& site, const JobId& but = {}) const;
-    // Returns what this market goes by of a report, whose names are as they are here. `kept`: CPUs
-    // that are kept for other jobs of the site. Errors: a job that does not come, and why.
+    // Whether a new job of that user there may come by the terms. `kept`: CPUs that are kept for
+    // other jobs of the site. Errors: it may not, and why.
+    Status lets_in(const Site& site, const std::string& user, const JobTerms& terms,
+                   int64_t kept) const;
+    // Returns what this market goes by of a report, whose names are as they are here; `kept` as
+    // above. Errors: a job that does not come, or is not here any more, and why.
     Result<JobReport> heard(const Site& site, const JobReport& report, int64_t kept) const;
-    // Its homes that are known here.
-    std::vector<NodeName> homes_of(const std::string& site) const;
+    // The nodes of it that are known here: homes of its jobs, and where it runs jobs of this site.
+    std::vector<NodeName> nodes_of(const std::string& site) const;
+    Status has_room_for_node(const std::string& site) const;
 
   private:
+    // CPUs of all jobs of the site that have not ended.
+    int64_t cpus_of(const std::string& site) const;
     Status may_come(const Site& site, const JobReport& report, int64_t kept) const;
 
     Book& book_;

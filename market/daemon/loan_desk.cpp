@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/loan_desk.hpp"
 
-#include "kernel/sys/host/clock.hpp"
-#include "kernel/sys/host/zone.hpp"
 #include "market/core/site_names.hpp"
 #include "market/wire/site_codec.hpp"
 
 namespace souk {
 namespace {
-
-// A site may say so much at once, and go on with one word each time that this has passed.
-constexpr Nanos word_cost = Nanos::from_ms(2), words_burst = Nanos::from_s(20);
 
 SiteNote refusal(JobId id, const Error& why) {
     SiteNote note;
@@ -45,16 +40,8 @@ bool LoanDesk::takes(wire::FrameType type) {
            type == wire::frame::site_order || type == wire::frame::site_note;
 }
 
-bool LoanDesk::charge(const std::string& site) {
-    Nanos& free_at = free_at_[site];
-    const Nanos now = Loop::now();
-    if (free_at > now + words_burst) return false;
-    free_at = std::max(free_at, now) + word_cost;
-    return true;
-}
-
 Status LoanDesk::heard(uint64_t number, const Connection& c, const wire::Frame& f) {
-    if (!charge(c.node))
+    if (!sites_.charge_word(c.node))
         return fail(CauseCode::too_many, "site " + c.node + " says too much of its jobs");
     steps_.wake();
     if (f.type == wire::frame::site_job) return heard_job(number, c.node, f);
@@ -79,11 +66,9 @@ Status LoanDesk::heard_job(uint64_t number, const std::string& site, const wire:
     // A job whose record is set aside would be a new job, and pay once more.
     if (records_.state().is_aside(kind_job, id.text())) return {};
     TRY(records_.recall(id));
-    const SiteTerms* const terms = sites_.terms_of(site);
-    if (!terms) return {};  // it is no peer any more
-    const int32_t second = second_of_week("", static_cast<int64_t>(unix_now().seconds()));
-    const market::SiteGuests::Site who{site, sites_.account_of(site), terms, second};
-    const Status taken = market_.site_job(who, word.report, Loop::now());
+    const auto who = sites_.guest_site(site);
+    if (!who) return {};  // it is no peer any more
+    const Status taken = market_.site_job(*who, word.report, Loop::now());
     if (taken) return {};
     log_.limited("guest " + site, Loop::now(), Level::info, "a job of another site is not taken",
                  {{"JOB", id.text()}, {"site", site}, {"WHY", taken.error()}});
@@ -110,21 +95,28 @@ Status LoanDesk::heard_order(uint64_t number, const std::string& site, const wir
 
 void LoanDesk::tell() {
     market::LentJobs& lent = market_.lent();
-    const auto words = lent.take_words();
-    const auto failures = lent.take_failures();
+    auto words = lent.take_words();
+    auto failures = lent.take_failures();
     if (words.empty() && failures.empty()) return;
-    records_.state().journal().then([this, words, failures] {
-        for (const auto& failure : failures) sites_.send(failure.site, SiteFailed{failure.failed});
-        for (const auto& word : words) sites_.send(word.site, SiteJob{word.report});
-    });
+    records_.state().journal().then(
+        [this, words = std::move(words), failures = std::move(failures)] {
+            for (const auto& failure : failures) say(failure.site, SiteFailed{failure.failed});
+            for (const auto& word : words) say(word.site, SiteJob{word.report});
+        });
 }
 
 void LoanDesk::send(const market::Send& message) {
     const std::string site(of_site(message.node).site);
     if (const auto* order = std::get_if<Order>(&message.message))
-        sites_.send(site, SiteOrder{*order});
+        say(site, SiteOrder{*order});
     else if (const auto* note = std::get_if<JobNote>(&message.message))
-        sites_.send(site, SiteNote{*note, {}});
+        say(site, SiteNote{*note, {}});
+}
+
+// A market of a version before would end the connection at such a word.
+template <class T>
+void LoanDesk::say(const std::string& site, const T& word) {
+    if (sites_.lends(site)) sites_.send(site, word);
 }
 
 }  // namespace souk

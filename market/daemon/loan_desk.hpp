@@ -9,7 +9,6 @@
 // two have been apart. Owned by Marketd.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "market/core/market.hpp"
@@ -37,7 +36,8 @@ class LoanDesk {
   private:
     Status heard_job(uint64_t number, const std::string& site, const wire::Frame& frame);
     Status heard_order(uint64_t number, const std::string& site, const wire::Frame& frame);
-    bool charge(const std::string& site);
+    template <class T>
+    void say(const std::string& site, const T& word);
 
     Log& log_;
     market::Market& market_;
@@ -45,7 +45,6 @@ class LoanDesk {
     Sites& sites_;
     Connections& connections_;
     StepTaker& steps_;
-    std::map<std::string, Nanos> free_at_;  // when a site has not said too much
 };
 
 }  // namespace souk

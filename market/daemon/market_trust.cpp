@@ -30,9 +30,10 @@ Status MarketTrust::open() {
 // Signs what the order lets its home do on other nodes. Without a ticket the home is refused there,
 // and the market hears of that.
 void MarketTrust::give_ticket(Order& order) {
+    if (!order.ticket.empty()) return;  // another site's market has given it
     const market::Job* const job = market_.find(order.id);
     auto ticket = job && ticket_ring_ ? market::Orders::ticket(*job, order) : std::nullopt;
-    if (!ticket || !order.ticket.empty()) return;  // another site's market has given it
+    if (!ticket) return;
     // Nodes reckon by this clock, so they hear of it before the first ticket after it was set.
     constexpr Nanos worth_telling = Nanos::from_s(30);
     const Nanos off = unix_now() - Loop::now() - told_calendar_;

@@ -63,7 +63,8 @@ class MarketTrust {
     uint32_t speaks_for(const Connection& c, const wire::CtlRequest& request) const;
     // Whether its certificate says that such a word is its business.
     static bool has_role(const Connection& c, wire::FrameType type);
-    // Whether the home speaks for the user of that job. If not, the user hears why it waits.
+    // Whether the home speaks for the user of that job. If not, the user hears why it waits. A name
+    // that is another user's becomes the number.
     bool may_vouch(uint64_t number, const Connection& c, JobReport& report);
     // Orders of operators from elsewhere are on record.
     void audit(const Connection& c, const wire::CtlRequest& request, bool by_page) const;

@@ -72,6 +72,10 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     }
     void site_up(const std::string& site) override { loans_.site_up(site); }
     void site_down(const std::string& site) override { loans_.site_down(site); }
+    bool knows_account(uint32_t uid) const override {
+        return market_.users().contains(uid) ||
+               market_.ledger().accounts().contains(market::Holder::user(uid));
+    }
     Status greet(uint64_t number, Connection& c, const wire::Frame& frame);
     Status greet_agent(uint64_t number, Connection& c, const wire::Hello& hello);
     Status from_agent(uint64_t number, Connection& c, const wire::Frame& frame);

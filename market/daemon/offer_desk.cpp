@@ -5,7 +5,6 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/sys/host/clock.hpp"
-#include "kernel/sys/host/zone.hpp"
 
 namespace souk {
 namespace {
@@ -165,11 +164,10 @@ Status OfferDesk::asked(uint64_t number, const Connection& c, const wire::Frame&
 
 void OfferDesk::answer() {
     if (questions_.empty()) return;
-    const int32_t second = second_of_week("", static_cast<int64_t>(unix_now().seconds()));
     for (const Question& q : std::exchange(questions_, {})) {
-        const SiteTerms* const terms = sites_.terms_of(q.site);
-        if (!terms) continue;  // it is no peer any more
-        const SiteOffer offer = market_.offer(q.site, q.ask, *terms, second, Loop::now());
+        const auto site = sites_.guest_site(q.site);
+        if (!site) continue;  // it is no peer any more
+        const SiteOffer offer = market_.offer(*site, q.ask, Loop::now());
         state_.journal().then([this, to = q.connection, offer] { connections_.send(to, offer); });
     }
 }

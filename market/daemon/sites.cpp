@@ -7,6 +7,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/zone.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/trust/site_card.hpp"
 #include "market/wire/site_codec.hpp"
@@ -20,6 +21,8 @@ constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_pause_min = Nanos::f
                 peer_pause_max = Nanos::from_s(30);
 // A peer may ask so much at once, and go on with one question each time that this has passed.
 constexpr Nanos question_cost = Nanos::from_ms(15), questions_burst = Nanos::from_s(5);
+// All jobs of a site are told again when it comes back, so that many words come at once.
+constexpr Nanos word_cost = Nanos::from_us(200), words_burst = Nanos::from_s(20);
 constexpr size_t list_usual = 10'000;  // of so many jobs and nodes a question costs once more
 constexpr Nanos stood_well = Nanos::from_s(10);
 
@@ -151,17 +154,14 @@ void Sites::tell_agent(uint64_t number) {
     if (tls_ && connections_.at(number).sites) connections_.send(number, for_agents());
 }
 
-uint32_t Sites::account_of(const std::string& site) const {
-    const auto it = peers_.find(site);
-    return market::site_account(it == peers_.end() ? 0 : it->second.record.account);
-}
-
-// A number that a peer of before has had is not given again while there are others: its account
-// may hold what it owes.
+// A number that has an account is not given again: what a peer of before owes, or is owed, is
+// there.
 uint32_t Sites::free_account() const {
     uint32_t last = 0;
     for (const auto& [site, peer] : peers_) last = std::max(last, peer.record.account);
-    return last + 1;
+    do ++last;
+    while (listener_.knows_account(market::site_account(last)));
+    return last;
 }
 
 // ---- connections
@@ -230,8 +230,8 @@ Status Sites::greet(uint64_t number, Connection& c, const wire::Hello& hello) {
         return fail(CauseCode::not_possible, "site " + peer.record.name +
                                                  ", as it is called here, calls itself " +
                                                  hello.site + ": exchange the cards anew");
-    const bool was_connected = peer.connected();
     if (const auto old = peer.came) connections_.drop(*old, "replaced by a newer connection");
+    const bool was_connected = peer.connected();
     c.kind = Connection::Kind::site;
     c.sites = hello.sites;
     c.node = peer.record.name;
@@ -274,6 +274,7 @@ void Sites::ended(uint64_t number, const Connection& c, const Error& error) {
     if (it == peers_.end()) return;
     Peer& peer = it->second;
     const bool was_connected = peer.connected();
+    const bool was_way = was_connected && peer.way() == number;
     if (peer.came == number) {
         peer.came.reset();
     } else if (peer.called == number || (c.kind == Connection::Kind::called && !peer.called)) {
@@ -284,6 +285,10 @@ void Sites::ended(uint64_t number, const Connection& c, const Error& error) {
     }
     if (!peer.connected()) relayed_.lost(said_of_site(c.node));
     changed(peer, was_connected);
+    if (!was_way || !peer.connected()) return;
+    // The words on their way may be lost, so all is said again on the other connection.
+    listener_.site_down(peer.record.name);
+    listener_.site_up(peer.record.name);
 }
 
 // ---- questions
@@ -377,10 +382,17 @@ bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& reque
 // A list is walked over whole, however little of it is asked for.
 bool Sites::charge(const std::string& site, int64_t questions, size_t listed) {
     questions *= 1 + static_cast<int64_t>(listed / list_usual);
-    Peer& peer = peers_.at(site);
+    return peers_.at(site).questions.take(Nanos{question_cost.ns * questions}, questions_burst);
+}
+
+bool Sites::charge_word(const std::string& site) {
+    return peers_.at(site).words.take(word_cost, words_burst);
+}
+
+bool Sites::Share::take(Nanos cost, Nanos burst) {
     const Nanos now = Loop::now();
-    if (peer.free_at > now + questions_burst) return false;
-    peer.free_at = std::max(peer.free_at, now) + Nanos{question_cost.ns * questions};
+    if (free_at > now + burst) return false;
+    free_at = std::max(free_at, now) + cost;
     return true;
 }
 
@@ -406,9 +418,13 @@ Status Sites::told_terms(const Connection& c, const wire::Frame& f) {
     return {};
 }
 
-const SiteTerms* Sites::terms_of(const std::string& site) const {
+std::optional<market::SiteGuests::Site> Sites::guest_site(const std::string& site) const {
     const auto it = peers_.find(site);
-    return it == peers_.end() ? nullptr : &it->second.record.terms;
+    if (it == peers_.end()) return std::nullopt;
+    const SitePeer& record = it->second.record;
+    const int32_t second = second_of_week("", static_cast<int64_t>(unix_now().seconds()));
+    return market::SiteGuests::Site{site, market::site_account(record.account), &record.terms,
+                                    second};
 }
 
 bool Sites::lends(const std::string& site) const {

@@ -18,6 +18,7 @@
 
 #include "kernel/base/retry.hpp"
 #include "kernel/sys/store/journal_db.hpp"
+#include "market/core/site_guests.hpp"
 #include "market/daemon/connections.hpp"
 #include "market/daemon/relayed_questions.hpp"
 #include "market/daemon/step_taker.hpp"
@@ -31,6 +32,8 @@ class SiteListener {
     virtual ~SiteListener() = default;
     virtual void site_up(const std::string& site) = 0;
     virtual void site_down(const std::string& site) = 0;
+    // Whether that user has money, or has had some, in this market.
+    virtual bool knows_account(uint32_t uid) const = 0;
 };
 
 // Welcome::knows of a market: jobs may be given to it.
@@ -75,10 +78,9 @@ class Sites {
     // The names of those that are connected and to which a job with that wish may go, without those
     // that say that nothing may come.
     std::vector<std::string> that_let_come(const SiteWish& wish) const;
-    // Says what the peer's jobs may do here; null: it is no peer.
-    const SiteTerms* terms_of(const std::string& site) const;
-    // The number of the user whose account its jobs pay from (market/core/site_guests.hpp).
-    uint32_t account_of(const std::string& site) const;
+    // Says by what its jobs are here now; nullopt: it is no peer. Its terms are those of the peer,
+    // as long as it is one.
+    std::optional<market::SiteGuests::Site> guest_site(const std::string& site) const;
     // Tells an agent which sites are peers, whose nodes it is to know.
     void tell_agent(uint64_t number);
     // A plan, or an offer, which is a decision on a copy as well, counts as so many questions.
@@ -88,6 +90,8 @@ class Sites {
     // Counts what a peer wants of this market; `listed`: so many jobs and nodes are walked over.
     // False: it has wanted too much.
     bool charge(const std::string& site, int64_t questions, size_t listed);
+    // The same for one word about a job.
+    bool charge_word(const std::string& site);
     // To a peer that is connected.
     template <class T>
     void send(const std::string& site, const T& message) {
@@ -96,6 +100,11 @@ class Sites {
     }
 
   private:
+    // A peer may use a burst of it at once, and goes on as time passes.
+    struct Share {
+        Nanos free_at{};
+        bool take(Nanos cost, Nanos burst);
+    };
     struct Peer {
         Peer(SitePeer r, RetryPause p) : record(std::move(r)), pause(p) {}
         SitePeer record;
@@ -108,7 +117,7 @@ class Sites {
         Nanos since{};          // Unix time: it is connected (or not) since then; 0: never yet
         std::string trouble{};  // why the last call came to nothing; empty: it did not
         std::optional<SiteTerms> told{};  // what it says that jobs from here may do there
-        Nanos free_at{};                  // when it has not asked too much
+        Share questions{}, words{};
         uint64_t asked = 0, refused = 0;  // its questions here, since this process began
         uint64_t passed = 0;              // questions to it
         bool connected() const { return called || came; }

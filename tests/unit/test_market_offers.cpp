@@ -32,7 +32,7 @@ SiteTerms terms(int32_t most_cpus, int64_t least = 0) {
 }
 
 SiteOffer offer(World& w, const SiteAsk& ask, const SiteTerms& t, const std::string& site = "lab") {
-    return w.market->offer(site, ask, t, noon, w.now);
+    return w.market->offer({site, market::site_account(1), &t, noon}, ask, w.now);
 }
 
 JobId book(World& w, int64_t price, int32_t cpus, Nanos span) {
@@ -93,7 +93,7 @@ START_TEST(offers_in_drawn_markets_are_quotes_within_the_terms) {
             same.terms.memory_mb = ask.terms.memory_mb;
             const auto quote = c.w.market->quote(same, c.w.now);
             if (!quote) continue;
-            const SiteOffer o = c.w.market->offer("lab", ask, t, noon, c.w.now);
+            const SiteOffer o = offer(c.w, ask, t);
             if (!quote->runs || ask.terms.max_price < t.least) {
                 ck_assert(!o.why.empty());
                 ++refusals;
