@@ -264,15 +264,19 @@ void Allocation::tell_job(Job& job, Nanos now) {
         work_.place(job);
         return;
     }
+    tell_solver(job, w);
+    if (is_component(job)) wake_gang(job, now);
+    notes_.of(job);
+    if (!job.lies_on.empty()) notes_.of(book_.node(job.lies_on));
+}
+
+void Allocation::tell_solver(Job& job, const Wish& w) {
     const JobDemand spec = spec_of(job, w);
     if (job.in_solver)
         MUST(solver_.change_job(job.key, spec));
     else
         job.in_solver = solver_.add_job(job.key, spec);
-    if (is_component(job)) wake_gang(job, now);
     if (context_.log) context_.log->told(job, spec);
-    notes_.of(job);
-    if (!job.lies_on.empty()) notes_.of(book_.node(job.lies_on));
     work_.place(job);
 }
 
@@ -445,10 +449,10 @@ bool Allocation::give_back_to_equals(std::span<const Change> changes) {
     std::vector<Job*> jobs = work_.take_jobs();
     std::stable_partition(jobs.begin(), jobs.end(), [&](Job* job) { return is_to_leave(*job); });
     for (Job* const job : jobs) {
-        const JobDemand spec = spec_of(*job, wish(*job));
-        MUST(solver_.change_job(job->key, spec));
-        if (context_.log) context_.log->told(*job, spec);
-        work_.place(*job);
+        if (job->in_solver && job->phase() != JobPhase::finished)
+            tell_solver(*job, wish(*job));
+        else
+            work_.touch(*job);  // it is told whole with the next decision
     }
     return true;
 }

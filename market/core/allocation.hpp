@@ -93,6 +93,7 @@ class Allocation final : public Admission::Jobs {
     JobAhead ahead_of(const Job& job) const;
     void tell_jobs(Nanos now);
     void tell_job(Job& job, Nanos now);
+    void tell_solver(Job& job, const Wish& wish);
     void rank_among_equals(Job& job);
     bool is_to_leave(const Job& job) const;
     bool give_back_to_equals(std::span<const Change> changes);

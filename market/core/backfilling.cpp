@@ -52,6 +52,7 @@ class Backfilling : public AtReserve {
         market.begin(now);
         now_ = now;
         note_places(market);
+        note_sold(market);
         slots_.assign(market.jobs().size(), Allocator::none);
         for (uint32_t j = 0; j < slots_.size(); ++j) slots_[j] = market.jobs()[j].slot;
         machines_.clear();
@@ -103,7 +104,8 @@ class Backfilling : public AtReserve {
         size_t machine;  // of machines_; its size: none
         Nanos at;
     };
-    // When a job was first seen without a place, and where it has one since when.
+    // When a job was first seen, and where it has a place since when. All waits begin anew when
+    // the algorithm is chosen.
     struct Known {
         Nanos came, placed;
         uint64_t at = 0;
@@ -117,21 +119,24 @@ class Backfilling : public AtReserve {
         std::erase_if(known_, [&](const auto& one) {
             return market.find_job(JobKey{one.first}) == Allocator::none;
         });
-        sold_.clear();
-        for (uint32_t j = 0; j < market.jobs().size(); ++j) {
-            const auto& job = market.jobs()[j];
+        for (const auto& job : market.jobs()) {
             if (job.key().n == 0) continue;
-            const auto& ahead = market.details(j).ahead;
-            if (ahead && ahead->at.n != 0 && ahead->to > now_) sold_.push_back(j);
             Known& known = known_.try_emplace(job.key().n, Known{now_, now_}).first->second;
             const uint64_t at = job.slot == Allocator::none ? 0 : market.machines()[job.slot].key.n;
             if (std::exchange(known.at, at) != at) known.placed = now_;
         }
     }
 
+    void note_sold(const Allocator& market) {
+        sold_.clear();
+        for (uint32_t j = 0; j < market.jobs().size(); ++j)
+            if (market.jobs()[j].key().n != 0 && is_sold(market.details(j).ahead))
+                sold_.push_back(j);
+    }
+
     // How long it runs there yet, if it begins now.
     Nanos length(const Allocator& market, uint32_t j, size_t machine) const {
-        return span_on(market, j, machines_[machine].index);
+        return std::min(span_on(market, j, machines_[machine].index), leaves(market, j) - now_);
     }
     static Nanos span_on(const Allocator& market, uint32_t j, uint32_t m) {
         const auto& ahead = market.details(j).ahead;
@@ -140,13 +145,20 @@ class Backfilling : public AtReserve {
                    ? std::clamp(ahead->rest.at(speed), shortest_run, longest_run)
                    : unknown_run;
     }
+    // One to which a place is sold ahead goes there when that begins.
+    Nanos leaves(const Allocator& market, uint32_t j) const {
+        const auto& ahead = market.details(j).ahead;
+        return is_sold(ahead) ? std::max(now_, ahead->from) : Nanos::never();
+    }
+    bool is_sold(const auto& ahead) const { return ahead && ahead->at.n != 0 && ahead->to > now_; }
     Nanos end_of(const Allocator& market, uint32_t j, uint32_t m) const {
         const auto& ahead = market.details(j).ahead;
         const auto known = known_.find(market.jobs()[j].key().n);
         Nanos from = known == known_.end() ? now_ : known->second.placed;
         if (ahead) from = std::max(from, ahead->rest_from);
         const Nanos end = from + span_on(market, j, m);
-        return end > now_ ? end : now_ + std::max(Nanos::from_s(1), now_ - end);
+        return std::min(leaves(market, j),
+                        end > now_ ? end : now_ + std::max(Nanos::from_s(1), now_ - end));
     }
 
     // The room of a machine from now on, as those that are there end, and without what is sold.

@@ -201,7 +201,10 @@ void Billing::take_back(Job& job, const use_check::Difference& d, Nanos now) {
         Money& promised = r.promised.edit().back;
         promised = std::max(Money{}, promised - back);
     } else if (r.promised->back_from == d.node) {
-        back = std::max(Money{}, back - r.promised->back);
+        Promised& p = r.promised.edit();
+        const Money both = std::min(back, p.back - p.counted);
+        back -= both;
+        p.counted += both;
     }
     if (back.micro > 0) {
         close_tab(job, now);

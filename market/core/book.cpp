@@ -247,10 +247,11 @@ std::vector<Job*> Book::store(Outputs& out) {
     for (Job* const one : different) {
         Job& job = *one;
         const JobRecord& r = job.record;
-        const bool of_interest =
-            job.stored || r.report.phase != JobPhase::waiting || r.account.amount.micro > 0 ||
-            r.account.rest > 0 || r.hold != Hold::none || r.cancel || r.order ||
-            job.weight != weight_plain || r.contract->is_sold() || !(*r.loan == Loan{});
+        const bool of_interest = job.stored || r.report.phase != JobPhase::waiting ||
+                                 r.account.amount.micro > 0 || r.account.rest > 0 ||
+                                 r.hold != Hold::none || r.cancel || r.order ||
+                                 job.weight != weight_plain || r.contract->is_sold() ||
+                                 r.given != 0 || !(*r.loan == Loan{});
         if (!of_interest) continue;
         job.stored = true;
         auto& stored = std::get<JobRecord>(out.store.emplace_back(r));

@@ -74,7 +74,7 @@ void EqualJobs::sort(List& list, Job& job) {
 void EqualJobs::take(Job& job, ClassKey place) {
     Key key = key_of(job, job.bid);
     const Nanos at = job.record.report.submitted;
-    if (const auto* const list = static_cast<const List*>(job.equal.list);
+    if (const auto* const list = static_cast<List*>(job.equal.list);
         list && (list->key != key || job.equal.submitted != at))
         leave(job);
     if (!job.equal.list) {
@@ -88,7 +88,7 @@ void EqualJobs::take(Job& job, ClassKey place) {
         sort(list, job);
         return;
     }
-    List& list = lists_.find(key)->second;
+    List& list = *static_cast<List*>(job.equal.list);
     if (job.equal.place != place) {
         pull(list, job);
         job.equal.place = place;
@@ -106,8 +106,7 @@ void EqualJobs::take(Job& job, ClassKey place) {
 
 void EqualJobs::leave(Job& job) {
     if (!job.equal.list) return;
-    const auto at = lists_.find(static_cast<const List*>(job.equal.list)->key);
-    List& list = at->second;
+    List& list = *static_cast<List*>(job.equal.list);
     Job &owner = turn_owner(job), &holder = turn_holder(job);
     pull(list, job);
     if (&holder != &job) {
@@ -120,7 +119,7 @@ void EqualJobs::leave(Job& job) {
     const auto arrived = list.arrived.find(job.equal.submitted);
     if (--arrived->second.jobs == 0) list.arrived.erase(arrived);
     job.equal = {};
-    if (list.places.empty()) lists_.erase(at);
+    if (list.places.empty()) lists_.erase(lists_.find(list.key));
 }
 
 }  // namespace souk::market

@@ -7,8 +7,8 @@
 // before: a start that failed, a node that left, a limit, a wait.
 //
 // Nobody else sees a difference: the turns of the user are the same ones, so others rank before and
-// after as many equal jobs as ever. Two jobs that exchange their turns are both touched, so that
-// the solver hears of it before it decides. A change moves at most one job of each class of
+// after as many equal jobs as ever. Two jobs that exchange their turns are both told to
+// the solver before it decides. A change moves at most one job of each class of
 // machines. The data lie in the jobs; it owns the lists of equal ones. Pure; part of Market.
 #pragma once
 
@@ -46,7 +46,7 @@ class EqualJobs {
     }
 
   private:
-    // Its user, bid, CPUs, memory, named resources, needs, and nodes.
+    // Its user, bid, CPUs, memory, named resources and needs.
     using Key = std::tuple<uint32_t, int64_t, int32_t, int64_t, std::string, std::string>;
     struct Earlier {
         bool operator()(const Job* a, const Job* b) const {

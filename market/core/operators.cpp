@@ -11,34 +11,34 @@ namespace souk::market {
 // Finds a job for an order by hand. Root may give each; a job's own user may freeze it and undo
 // that, since that takes nothing from others.
 Result<Job*> Operators::operated(const JobId& id, uint32_t uid, bool by_its_user) {
-    Job* job = book_.find(id);
     if (uid != root_uid && !by_its_user)
         return fail(CauseCode::not_allowed,
                     "only root may move a job, or hold it at a place; its user may freeze, thaw, "
                     "hold and release it");
-    if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
-    if (uid != root_uid && uid != job->record.report.uid)
-        return fail(CauseCode::not_allowed, "job " + id.text() + " belongs to another user");
+    TRY_ASSIGN(Job* const job, owned(id, uid));
     const bool moves = job->once && !job->once->empty();  // by an operator's word
     if (uid != root_uid &&
         (moves || (job->record.hold != Hold::none && job->record.hold != Hold::by_user)))
         return fail(CauseCode::not_allowed,
                     "job " + id.text() + " is " + (moves ? "moved" : "held") + " by an operator");
-    if (job->phase() == JobPhase::finished)
-        return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
     if (job->record.cancel)
         return fail(CauseCode::not_possible, "job " + id.text() + " is being cancelled");
     return job;
 }
 
-Result<std::string> Operators::cancel(const JobId& id, uint32_t uid) {
-    trace_.heard(Input::cancel, id);
-    Job* job = book_.find(id);
+Result<Job*> Operators::owned(const JobId& id, uint32_t uid) const {
+    Job* const job = book_.find(id);
     if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
     if (uid != root_uid && uid != job->record.report.uid)
         return fail(CauseCode::not_allowed, "job " + id.text() + " belongs to another user");
     if (job->phase() == JobPhase::finished)
         return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
+    return job;
+}
+
+Result<std::string> Operators::cancel(const JobId& id, uint32_t uid) {
+    trace_.heard(Input::cancel, id);
+    TRY_ASSIGN(Job* const job, owned(id, uid));
     job->record.cancel = true;
     book_.save(*job);
     notes_.of(*job);
@@ -140,13 +140,8 @@ Result<std::string> Operators::release(const JobId& id, uint32_t uid) {
 
 Result<std::string> Operators::give(const JobId& id, uint32_t to, uint32_t uid) {
     trace_.heard(Input::give, id);
-    Job* const job = book_.find(id);
-    if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
+    TRY_ASSIGN(Job* const job, owned(id, uid));
     const JobReport& r = job->record.report;
-    if (uid != root_uid && uid != r.uid)
-        return fail(CauseCode::not_allowed, "job " + id.text() + " belongs to another user");
-    if (job->phase() == JobPhase::finished)
-        return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
     if (!r.terms.booking->holds)
         return fail(CauseCode::not_possible,
                     "job " + id.text() +

@@ -66,6 +66,8 @@ class Operators {
     Result<std::string> forget(const NodeName& name, uint32_t uid, Nanos now);
 
   private:
+    // The job, which that user may act on as it goes on.
+    Result<Job*> owned(const JobId& id, uint32_t uid) const;
     Result<Job*> operated(const JobId& id, uint32_t uid, bool by_its_user);
     static bool is_wished(const Job& job, const NodeName& name, bool freezes);
     void unhold(const NodeName& name);

@@ -71,7 +71,8 @@ SOUK_FIELDS(market::Promised,  //
             field("held_on", &market::Promised::held_on, rule::node_or_none),
             field("held_cost", &market::Promised::held_cost, rule::balance),
             field("back_from", &market::Promised::back_from, rule::node_or_none),
-            field("back", &market::Promised::back, rule::price));
+            field("back", &market::Promised::back, rule::price),
+            field("counted", &market::Promised::counted, rule::price));
 
 SOUK_FIELDS(market::Loan, field("site", &market::Loan::site, rule::name),
             field("over", &market::Loan::over), field("seq", &market::Loan::seq, rule::count),

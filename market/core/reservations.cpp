@@ -10,6 +10,7 @@
 namespace souk::market {
 
 namespace {
+
 // A contract of another begins or ends.
 struct RoomStep {
     Nanos at;
@@ -112,12 +113,15 @@ void Reservations::ask_all(Nanos now) {
     if (!fresh_.empty()) next_ = std::min(next_, now + soon);
     if (now >= retry_at_) {
         auto id = booked_.upper_bound(asked_last_);
-        for (size_t n = 0; n < asked_at_once && id != booked_.end() && may_go_on(); ++n, ++id) {
+        for (; asked_ < asked_at_once && id != booked_.end() && may_go_on(); ++asked_, ++id) {
             ask(*id, unix_, gangs);
             asked_last_ = *id;
         }
-        if (id == booked_.end()) asked_last_ = {};
-        retry_at_ = now + (may_go_on() ? retry_after : soon);
+        const bool at_end = id == booked_.end();
+        const bool goes_on = !at_end && asked_ < asked_at_once;
+        if (at_end) asked_last_ = {};
+        if (!goes_on) asked_ = 0;
+        retry_at_ = now + (goes_on ? soon : retry_after);
     }
     const bool waits = std::any_of(booked_.begin(), booked_.end(), [&](const JobId& id) {
         const Job& job = *book_.find(id);
@@ -225,7 +229,10 @@ void Reservations::see_contract(Job& job, bool is_fresh, Nanos now) {
         const Nanos start = c.start;
         ++followed_;
         list_at(job, promises_.follow(job, solver_.options().link_bytes_per_s, now));
-        if (c.start != start) list_ahead();
+        if (c.start != start) {
+            list_ahead();
+            work_.touch(job);  // an algorithm that looks ahead goes by it
+        }
         followed_until_[job.id()] = unix_ + Promises::looked_after(c.start - unix_);
     }
     const Nanos clears = c.start - clearing_of(c);

@@ -157,6 +157,7 @@ class Reservations : private PlacesAhead {
     std::set<JobId> booked_, fresh_;
     KeptOffers kept_;
     JobId asked_last_;
+    size_t asked_ = 0;  // of the asked_at_once of the present round
     Nanos retry_at_{}, ahead_told_{};
     bool changed_ = false, nodes_changed_ = false;
     uint64_t followed_ = 0;

@@ -124,7 +124,7 @@ Status UserFunds::has_enough(const MoneyOrder& o) const {
     // An allowance that ends in its time would go on in another's account.
     const bool leaves = o.kind == Receipt::Kind::transfer;
     const Money ends = leaves ? ledger_.left_of_grant(o.uid) : Money{};
-    if (ends.micro == 0 || o.amount <= has - ends) return {};
+    if (ends.micro == 0 || o.amount <= ledger_.balance(Holder::user(o.uid)) - ends) return {};
     return fail(CauseCode::not_possible, format_money(ends) + " in the account of " + o.user +
                                              " is of an allowance that expires: it goes to nobody "
                                              "else");
