@@ -45,7 +45,7 @@ constexpr Verb verbs[] = {
     {"job", nullptr, "J", false, job_text},
     {"offers", nullptr, "J", false, offers_text},
     {"reservations", nullptr, "", false, reservations_text},
-    {"give", nullptr, "Ju", false, given_text},
+    {"give", nullptr, "Ju", false, message_text},
     {"dump", nullptr, "", false, dump_text},
     {"move", nullptr, "JN", true, nullptr},
     {"freeze", nullptr, "J", true, nullptr},
@@ -67,8 +67,7 @@ Result<CtlQuestion> set_question(std::span<char*> words) {
         return fail("set: an option and its value are missing (solver, pricing, min-stay, ...)");
     std::string why;
     for (const char* word : words.subspan(2)) why += (why.empty() ? "" : " ") + std::string(word);
-    return CtlQuestion{
-        "set", {words[0], words[1], why}, [](const Answer& a) { return set_text(a); }};
+    return CtlQuestion{"set", {words[0], words[1], why}, message_text};
 }
 
 // Makes the name absolute, because another process has to open the file.
@@ -340,8 +339,8 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
             question.args.emplace_back("-");
         } else if (takes[i] == 'J') {
             if (word.empty()) return fail(std::string(name) + ": a job's id is missing");
-            TRY_ASSIGN(std::string id, parse_full_job_id(word));
-            question.args.push_back(std::move(id));
+            TRY_ASSIGN(const JobId id, parse_job_id(word));
+            question.args.push_back(id.text());
         } else {
             if (word.empty()) return fail(std::string(name) + ": a node's name is missing");
             if (!valid_node_name(of_site(word).rest))

@@ -5,14 +5,10 @@
 
 #include "kernel/base/money.hpp"
 #include "tools/common/table.hpp"
+#include "tools/marketctl/views.hpp"
 
 namespace souk::tools {
 namespace {
-
-Result<std::string> moved_text(const Answer& answer) {
-    TRY_ASSIGN(const Json s, parse_object(answer));
-    return field(s, "message");
-}
 
 std::string what_of(const Json& entry) {
     const std::string kind = field(entry, "kind"), job = field(entry, "job");
@@ -79,7 +75,7 @@ Result<std::optional<CtlQuestion>> pay_question(std::string_view verb, std::span
     const std::string amount = words[1];
     if (const auto good = parse_money(amount); !good && !(payout && amount == "all"))
         return wrap(name, good.error());
-    CtlQuestion question{name, {words[0], amount}, moved_text};
+    CtlQuestion question{name, {words[0], amount}, message_text};
     if (payout) question.args.emplace_back(words.size() > 2 ? words[2] : "-");
     if (verb == "transfer") question.args.insert(question.args.begin(), o.of.empty() ? "-" : o.of);
     question.args.push_back(o.note);

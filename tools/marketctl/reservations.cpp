@@ -33,9 +33,4 @@ Result<std::string> reservations_text(const Answer& reservations) {
     });
 }
 
-Result<std::string> given_text(const Answer& answer) {
-    TRY_ASSIGN(const Json given, parse_object(answer));
-    return field(given, "message");
-}
-
 }  // namespace souk::tools

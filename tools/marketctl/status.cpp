@@ -60,7 +60,7 @@ Result<std::string> limits_text(const Answer& answer) {
     return lines(rows);
 }
 
-Result<std::string> set_text(const Answer& answer) {
+Result<std::string> message_text(const Answer& answer) {
     TRY_ASSIGN(const Json s, parse_object(answer));
     return field(s, "message");
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/marketsim/compare_report.hpp"
-#include "market/core/algorithm.hpp"
 
 #include <fmt/format.h>
 
@@ -10,6 +9,7 @@
 #include <sstream>
 
 #include "kernel/base/version.hpp"
+#include "market/core/algorithm.hpp"
 #include "market/sim/estimate.hpp"
 #include "market/sim/plot.hpp"
 #include "tools/common/table.hpp"
@@ -25,12 +25,12 @@ namespace {
 // A reader takes "easy" for what a batch system does, which does not know run times.
 std::string note_on_run_times(const std::vector<Variant>& variants) {
     std::string out;
-    for (const std::string_view name : market::Solver::algorithms()) {
-        const bool there = std::any_of(variants.begin(), variants.end(),
-                                       [&](const Variant& v) { return decided_by(v.run) == name; });
-        if (there && market::looks_ahead(name))
+    for (const market::AlgorithmEntry& one : market::algorithm_registry()) {
+        const bool there = std::ranges::any_of(
+            variants, [&](const Variant& v) { return decided_by(v.run) == one.name; });
+        if (there && one.looks_ahead)
             out += fmt::format("{}{} knows the true run time of each job, as no scheduler does\n",
-                               out.empty() ? "\n" : "", name);
+                               out.empty() ? "\n" : "", one.name);
     }
     return out;
 }

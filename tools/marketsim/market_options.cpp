@@ -26,9 +26,12 @@ Kind<std::string> decider() {
 }
 
 std::string solvers_help() {
-    return market::Solver::algorithms_help() +
-           " (the last four know the true run times here, as no scheduler does), or a program that "
-           "speaks the solver's protocol (./mine)";
+    std::string ahead;
+    for (const market::AlgorithmEntry& one : market::algorithm_registry())
+        if (one.looks_ahead) ahead += (ahead.empty() ? "" : ", ") + std::string(one.name);
+    return market::Solver::algorithms_help() + " (" + ahead +
+           " know the true run times here, as no scheduler does), or a program that speaks the "
+           "solver's protocol (./mine)";
 }
 
 Kind<std::string> named(Result<std::string> (*find)(const std::string& name)) {

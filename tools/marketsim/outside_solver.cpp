@@ -127,14 +127,13 @@ class OutsideSolver : public Decider {
         return {};
     }
 
-    Result<std::vector<Placement>> decide(std::span<const Told> told,
-                                          const MarketView& view) override {
+    Result<std::vector<Placement>> decide(std::span<const Told> told, int64_t now_s) override {
         std::string question;
         const auto say = [&](const market::Command& c) {
             question += market::format_command(c) + "\n";
         };
         for (const Told& t : told) say(command_of(t));
-        say(command::Time{view.now_s});
+        say(command::Time{now_s});
         say(command::Go{});
         say(command::Alloc{});
         say(command::Info{});

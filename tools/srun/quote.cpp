@@ -111,7 +111,7 @@ Status compare(const Json& q) {
 }
 
 // The words of the market of a promise: one line.
-std::string promise_words(const Json& p) {
+std::string offered_words(const Json& p) {
     if (p.value("can", false))
         return "by " + local_time(p, "deadline_unix_s") + ": a place on " + field(p, "node") +
                " from " + local_time(p, "latest_start_unix_s") + " on at the latest, at " +
@@ -156,8 +156,8 @@ Status ask_for_promise(const SrunOptions& o, const std::string& socket) {
     TRY_ASSIGN(const Json q, parse_object(answer));
     const Json p = q.value("promise", Json::object());
     if (p.empty()) return fail("the market is of a version that promises nothing");
-    if (!p.value("can", false)) return fail(promise_words(p));
-    std::fprintf(stderr, "srun: the market can promise it %s\n", promise_words(p).c_str());
+    if (!p.value("can", false)) return fail(offered_words(p));
+    std::fprintf(stderr, "srun: the market can promise it %s\n", offered_words(p).c_str());
     return {};
 }
 
@@ -173,7 +173,7 @@ Status quote(const SrunOptions& o, const std::string& socket) {
     Rows rows;
     add_now(q, o, rows);
     add_day(q, o, rows);
-    if (q.contains("promise")) rows.emplace_back("Promise", promise_words(q["promise"]));
+    if (q.contains("promise")) rows.emplace_back("Promise", offered_words(q["promise"]));
     if (q.value("decided_by_program", false))
         rows.emplace_back("Note", "this market's solver is a program, which may decide otherwise");
     TRY(print(lines(rows)));
