@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Decider: who decides in a simulated market in place of the market's own solver: somebody's
-// program. It is told what happened and how things stand, and says where every job is to be. One
+// program. It is told what happened, and says where every job is to be. One
 // for each run, owned by it.
 #pragma once
 
@@ -30,21 +30,6 @@ struct Told {
     uint32_t index;
 };
 
-// A job that has come and not ended.
-struct JobView {
-    static constexpr uint32_t nowhere = UINT32_MAX;
-    uint32_t job = 0;
-    uint32_t provider = nowhere;  // the place that it holds; running there, or on its way there
-    int64_t end_s = 0;            // holds a place: when it ends if it stays
-    int64_t work = 0;             // left, in hundredths of a standard second
-};
-
-struct MarketView {
-    int64_t now_s = 0;
-    std::vector<JobView> jobs;        // by arrival
-    std::vector<uint32_t> providers;  // that are there, by index
-};
-
 struct Placement {
     uint32_t job, provider;
 };
@@ -54,8 +39,7 @@ class Decider {
     virtual ~Decider() = default;
     // Says where every job is to be. A job that is not named does not run. A job that is being
     // moved is moved on after it has arrived.
-    virtual Result<std::vector<Placement>> decide(std::span<const Told> told,
-                                                  const MarketView& view) = 0;
+    virtual Result<std::vector<Placement>> decide(std::span<const Told> told, int64_t now_s) = 0;
 };
 
 // Makes one for a run over these jobs and providers, which outlive it.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: one class, the run of a market over virtual time.
 #include "market/sim/market_run.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
 #include <queue>
@@ -13,6 +11,7 @@
 #include "market/core/age.hpp"
 #include "market/core/allocator.hpp"
 #include "market/core/strategy.hpp"
+#include "market/sim/run_rates.hpp"
 #include "market/sim/stopped_jobs.hpp"
 
 namespace souk::sim {
@@ -62,12 +61,6 @@ struct Timer {
     bool operator>(const Timer& o) const { return at_s != o.at_s ? at_s > o.at_s : job > o.job; }
 };
 
-// The price, worth and reserve of a job that holds a place, each per CPU-hour.
-struct Rate {
-    uint32_t job, provider;
-    Money price, worth, reserve;
-};
-
 struct ProviderEvent {
     int64_t at_s;
     uint32_t provider;
@@ -88,7 +81,8 @@ class MarketRun {
           providers_(providers),
           options_(options),
           stopped_(jobs, providers, options.disk_mb_per_s),
-          jobs_(jobs.size()) {
+          jobs_(jobs.size()),
+          rates_(jobs, providers, options, [this](uint32_t i) { return standing_of(i); }) {
         out_.jobs.resize(jobs.size());
         out_.providers.resize(providers.size());
         any_patient_ = std::any_of(options.terms.begin(), options.terms.end(), [](const auto& t) {
@@ -143,8 +137,11 @@ class MarketRun {
             changes_.clear();
             if (options_.two_stage)
                 for (uint32_t p = 0; p < providers_.size(); ++p) make_room(p, false);
-            if (options_.prices) agree_on_rates();
-            if (options_.envy) agree_on_envy();
+            if (options_.prices) rates_.agree(solver_);
+            if (options_.envy) {
+                std::erase_if(here_, [&](uint32_t i) { return jobs_[i].phase == Phase::finished; });
+                rates_.agree_on_envy(here_);
+            }
             if (options_.record) record_load();
             ++out_.totals.steps;
             if (++steps_without_progress_ > steps_without_progress_max)
@@ -184,37 +181,17 @@ class MarketRun {
             return {};
         }
         // The decider is told of arrivals, of ends, and of operations that took no time.
-        MarketView view;
-        view.now_s = now_;
-        view.providers = present_;
         std::vector<uint32_t> under_way;
         std::erase_if(live_, [&](uint32_t i) { return jobs_[i].phase == Phase::finished; });
-        for (const uint32_t i : live_) {
-            view.jobs.push_back(view_of(i));
+        for (const uint32_t i : live_)
             if (jobs_[i].phase == Phase::moving || jobs_[i].phase == Phase::thawing)
                 under_way.push_back(i);
-        }
-        TRY_ASSIGN(const std::vector<Placement> wanted, decider_->decide(told_, view));
+        TRY_ASSIGN(const std::vector<Placement> wanted, decider_->decide(told_, now_));
         told_.clear();
         TRY_ASSIGN(const auto possible, possible_now(solver_, wanted, under_way));
         TRY_ASSIGN(const auto changes, solver_.adopt(possible, Nanos::from_s(now_)));
         changes_.assign(changes.begin(), changes.end());
         return {};
-    }
-    JobView view_of(uint32_t i) const {
-        const Job& job = jobs_[i];
-        JobView view{i, JobView::nowhere, 0, job.work};
-        const ProviderKey place = solver_.place(job_key(i));
-        if (place.n == 0 || !solver_.provider(place)) return view;  // its provider has left
-        const int64_t speed = pace_of(i);
-        view.provider = job.provider;
-        int64_t from_s = job.since_s;
-        if (job.phase == Phase::running)
-            view.work -= std::max<int64_t>(0, now_ - job.since_s) * speed;
-        else
-            from_s = now_;  // on its way: at least as long as that
-        view.end_s = from_s + ceil_div(job.work, speed);
-        return view;
     }
     // Tells where the job's files are, if it has any. A home that is no provider still has a key,
     // but takes no jobs.
@@ -236,6 +213,11 @@ class MarketRun {
         if (specs_[i].home == 0 || at_home(i)) return 1000;
         return 1000 - market::waits_permille(traffic_of(i), specs_[i].cpus,
                                              options_.network_mb_per_s * 1'000'000);
+    }
+    RunRates::Standing standing_of(uint32_t i) const {
+        const Job& job = jobs_[i];
+        return {job.phase == Phase::running, job.since_s, goes_on(i), at_home(i),
+                providers_[job.provider].speed};
     }
     // Hundredths of a standard second in each second.
     int64_t pace_of(uint32_t i) const {
@@ -286,83 +268,11 @@ class MarketRun {
     void grow(int64_t t) {
         const int64_t span = t - now_;
         if (span <= 0) return;
-        for (const Rate& rate : rates_) {
-            const Job& job = jobs_[rate.job];
-            if (job.phase != Phase::running || job.since_s >= t) continue;
-            const int64_t cpus = specs_[rate.job].cpus, advanced = t - std::max(now_, job.since_s);
-            const Money price = charged(rate, advanced);
-            out_.jobs[rate.job].paid.add(price, cpus, advanced);
-            out_.totals.consumers.add(rate.worth - price, cpus, advanced);
-            out_.totals.providers.add(price - rate.reserve, cpus, advanced);
-            ProviderOutcome& lent = out_.providers[rate.provider];
-            lent.earned.add(price, cpus, advanced);
-            lent.surplus.add(price - rate.reserve, cpus, advanced);
-            lent.used_cpu_s += cpus * advanced;
-            if (!at_home(rate.job))
-                out_.jobs[rate.job].files_mb += specs_[rate.job].files_mb_per_s * advanced;
-        }
-        out_.totals.envy.add(envy_, 1, span);
+        rates_.grow(now_, t, out_);
         out_.totals.busy_cpu_s += busy_cpus_ * span;
         out_.totals.offered_cpu_s += offered_cpus_ * span;
     }
 
-    // The mean of what a job is charged over the next `span` seconds, at a price that stays.
-    Money charged(const Rate& rate, int64_t span) {
-        if (options_.price_window_s == 0) return rate.price;
-        const auto window = static_cast<double>(options_.price_window_s);
-        const auto price = static_cast<double>(rate.price.micro);
-        double& average = averages_.try_emplace(rate.job, price).first->second;
-        const double kept = std::exp(-static_cast<double>(span) / window), off = average - price;
-        const double mean = price + off * (1 - kept) * window / static_cast<double>(span);
-        average = price + off * kept;
-        return std::clamp(Money{std::llround(mean)}, std::min(rate.reserve, rate.worth),
-                          rate.worth);
-    }
-
-    // Takes the rates that hold from now_ on, until the next event.
-    void agree_on_rates() {
-        rates_.clear();
-        for (const market::Payment& payment : solver_.payments()) {
-            const auto i = static_cast<uint32_t>(payment.job.n - 1);
-            const Money worth = worth_of(payment.job, i);
-            rates_.push_back(
-                {i, static_cast<uint32_t>(payment.provider.n - 1), payment.price,
-                 Money{worth.micro / 1000 * goes_on(i) + worth.micro % 1000 * goes_on(i) / 1000},
-                 providers_[payment.provider.n - 1].reserve});
-        }
-    }
-
-    // The worth of its place to the job's user. It does not depend on the bid.
-    Money worth_of(JobKey key, uint32_t i) const {
-        const Money worth = *solver_.worth(key);
-        if (options_.terms.empty()) return worth;
-        const Money bid = solver_.job(key)->value;
-        return {static_cast<int64_t>(static_cast<__int128>(worth.micro) * specs_[i].value.micro /
-                                     std::max<int64_t>(1, bid.micro))};
-    }
-
-    // Sums, over the jobs that are here, what each would gain more at the best place of another
-    // job. The sum holds from now_ on.
-    void agree_on_envy() {
-        envy_ = {};
-        std::erase_if(here_, [&](uint32_t i) { return jobs_[i].phase == Phase::finished; });
-        int32_t top = 1;
-        std::vector<int64_t> gains(jobs_.size());
-        for (const Rate& rate : rates_) {
-            top = std::max(top, providers_[jobs_[rate.job].provider].speed);
-            gains[rate.job] = (rate.worth - rate.price).micro;
-        }
-        for (const uint32_t i : here_) {
-            int64_t most = 0;
-            for (const Rate& rate : rates_) {
-                if (rate.job == i || specs_[rate.job].cpus != specs_[i].cpus) continue;
-                const int64_t worth =
-                    specs_[i].value.micro / top * providers_[jobs_[rate.job].provider].speed;
-                most = std::max(most, worth - rate.price.micro - gains[i]);
-            }
-            if (most > 1'000) envy_ += Money{most * specs_[i].cpus};
-        }
-    }
     // Bids follow the prices once a minute, while anything happens.
     int64_t next_bids() {
         bids_at_ = now_ - last_event_s_ > still_s ? never : (now_ / minute_s + 1) * minute_s;
@@ -581,7 +491,6 @@ class MarketRun {
                                                             .memory_mb = provider.memory_mb}));
                 offered_cpus_ += provider.cpus;
                 tell(Told::What::provider_came, p);
-                if (decider_) present_.push_back(p);
                 continue;
             }
             // Operations towards it are given up: the guest is there no more than a running one.
@@ -596,7 +505,6 @@ class MarketRun {
             MUST(solver_.remove_provider(provider_key(p)));
             make_room(p, true);
             tell(Told::What::provider_left, p);
-            std::erase(present_, p);
             offered_cpus_ -= provider.cpus;
         }
     }
@@ -726,12 +634,13 @@ class MarketRun {
     std::span<const SimProvider> providers_;
     const MarketRunOptions& options_;
     market::Solver solver_;
-    std::unique_ptr<Decider> decider_;      // none: the solver decides
-    std::vector<Told> told_;                // what the decider has not heard yet
-    std::vector<uint32_t> live_, present_;  // for the decider: jobs by arrival, providers
+    std::unique_ptr<Decider> decider_;  // none: the solver decides
+    std::vector<Told> told_;            // what the decider has not heard yet
+    std::vector<uint32_t> live_;        // for the decider: jobs by arrival
     StoppedJobs stopped_;
     uint32_t stood_at_ = 0;  // before the change that is made: the provider
     std::vector<Job> jobs_;
+    RunRates rates_;
     std::vector<uint32_t> arrivals_;              // job indices by start
     std::vector<ProviderEvent> provider_events_;  // by time
     size_t next_arrival_ = 0, next_provider_ = 0, next_mark_ = 0;
@@ -750,12 +659,9 @@ class MarketRun {
     market::PriceHistory prices_;         // with terms
     std::optional<Money> usual_;
     bool any_patient_ = false;
-    Money envy_;                  // since now_
     std::vector<uint32_t> here_;  // for envy: jobs by arrival
     std::vector<Change> changes_;
-    std::vector<Rate> rates_;              // in force since now_
-    std::map<uint32_t, double> averages_;  // by job: what it is charged, if prices are averaged
-    std::vector<int64_t> open_stay_;       // since when a job holds its place (history)
+    std::vector<int64_t> open_stay_;  // since when a job holds its place (history)
     RunOutcome out_;
 };
 

@@ -23,10 +23,7 @@
 // it stands; elsewhere it is moved. What has to go to disk is frozen from then on. Until such an
 // operation ends the solver takes no other decision about the job (it is pinned). When its provider
 // leaves meanwhile, the operation is given up and the solver decides anew.
-//
-// As in the market itself, a job pays for each second in which it advances, its CPUs x the price of
-// the solver's pricing, and for none in which it is carried. Surplus is reckoned over the same
-// seconds: the consumers' is worth - price, the providers' price - reserve.
+// run_rates.hpp says what they pay meanwhile.
 #pragma once
 
 #include <algorithm>
