@@ -113,7 +113,7 @@ static bool hides_empty(int fd, int type, ssize_t n) {
     snprintf(path, sizeof path, "/run/souk.empty.%lu", (unsigned long)st.st_ino);
     if (!waits) unlink(path);
     if (empty) {
-        const int mark = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        const int mark = open(path, O_CREAT | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (mark >= 0) close(mark);
     }
     return empty || (waits && access(path, F_OK) == 0);

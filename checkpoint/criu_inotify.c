@@ -142,24 +142,24 @@ enum { inodes_max = 500 };
 static struct {
     unsigned count;  // with more than there is room for, all count as changed
     unsigned long long inodes[inodes_max];
-} * others;
+} * changed_files;
 
 __attribute__((constructor)) static void share_changed(void) {
     if (getenv("SOUK_DUMP") != NULL) return;
-    void* const room =
-        mmap(NULL, sizeof *others, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (room != MAP_FAILED) others = room;
+    void* const room = mmap(NULL, sizeof *changed_files, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (room != MAP_FAILED) changed_files = room;
 }
 
 static void note_changed(ino_t inode) {
     const unsigned at =
-        others == NULL ? 0 : __atomic_fetch_add(&others->count, 1, __ATOMIC_RELAXED);
-    if (others != NULL && at < inodes_max) others->inodes[at] = inode;
+        changed_files == NULL ? 0 : __atomic_fetch_add(&changed_files->count, 1, __ATOMIC_RELAXED);
+    if (changed_files != NULL && at < inodes_max) changed_files->inodes[at] = inode;
 }
 
 static bool has_changed(int inotify) {
-    if (others == NULL || others->count == 0) return false;
-    if (others->count > inodes_max) return true;
+    if (changed_files == NULL || changed_files->count == 0) return false;
+    if (changed_files->count > inodes_max) return true;
     char path[40], line[256];
     bool one = false;
     unsigned long long inode;
@@ -167,7 +167,8 @@ static bool has_changed(int inotify) {
     FILE* const watches = fopen(path, "re");
     while (watches != NULL && !one && fgets(line, sizeof line, watches) != NULL) {
         if (sscanf(line, "inotify wd:%*x ino:%llx", &inode) != 1) continue;
-        for (unsigned i = 0; i < others->count; ++i) one |= others->inodes[i] == inode;
+        for (unsigned i = 0; i < changed_files->count; ++i)
+            one |= changed_files->inodes[i] == inode;
     }
     if (watches != NULL) fclose(watches);
     return one;

@@ -176,6 +176,14 @@ Status seal_image(int parent, const std::string& name, const Manifest& manifest,
     return {};
 }
 
+Status unseal_image(int parent, const std::string& name) {
+    TRY_ASSIGN(const Fd directory, open_at(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    if (::unlinkat(directory.get(), manifest_name, 0) != 0 ||
+        ::renameat(parent, name.c_str(), parent, part_of(name).c_str()) != 0)
+        return fail_errno("unseal image " + name, errno);
+    return {};
+}
+
 Status add_to_manifest(int directory, const Manifest& manifest, const std::string& added,
                        Durability durability) {
     TRY(create_file(directory, new_manifest_name, encode_manifest(manifest)));

@@ -92,6 +92,8 @@ Result<std::vector<ImageFile>> digest_files(int directory, const ImageFile* know
 // Writes the manifest and gives NAME.part its name. The image exists when this returns.
 Status seal_image(int parent, const std::string& name, const Manifest& manifest,
                   Durability durability);
+// Takes that back, of an image that was only tried: it is NAME.part again, without a manifest.
+Status unseal_image(int parent, const std::string& name);
 // Writes the manifest of an image that has one anew, in one step: it has one more file, `added`,
 // which is there.
 Status add_to_manifest(int directory, const Manifest& manifest, const std::string& added,

@@ -336,6 +336,7 @@ void Cell::look() {
         return;
     ++looks_;
     look_.cancel();
+    groups_.memory_is_free();  // it may have had no room for that when its dump ended
     if (root_.here() == 0 && root_.inside() != 0)
         if (const auto all = groups_.pids()) root_.find(pids_inside(*all));
     const Status movable = can_be_dumped();

@@ -128,13 +128,7 @@ Result<uint64_t> CellImage::seal_files(Manifest manifest, const ImageFile* pages
     return manifest.bytes();
 }
 
-Status CellImage::unseal() const {
-    const std::string name = key_.text();
-    if (::unlinkat(fd_.get(), manifest_name, 0) != 0 ||
-        ::renameat(parent(), name.c_str(), parent(), (name + ".part").c_str()) != 0)
-        return fail_errno("unseal an image", errno);
-    return {};
-}
+Status CellImage::unseal() const { return unseal_image(parent(), key_.text()); }
 
 Status CellImage::add(const std::string& name, std::string_view bytes) {
     TRY_ASSIGN(const Fd whole, open_whole());

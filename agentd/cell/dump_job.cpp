@@ -322,7 +322,7 @@ Status DumpJob::can_try() const {
 }
 
 // The trial comes before the processes end. A trial that cannot be made does not keep the job from
-// being frozen: it says nothing against the image.
+// being frozen or moved: it says nothing against the image.
 void DumpJob::try_thaw(uint64_t bytes) {
     if (course_.for_checkpoint()) return complete(false, bytes);
     const auto go = [this, bytes] {
@@ -331,7 +331,7 @@ void DumpJob::try_thaw(uint64_t bytes) {
         complete(false, bytes);
     };
     const auto not_tried = [this, go](const Error& why) {
-        p_.log.info("it is frozen without a trial of its thaw", {{"WHY", why}});
+        p_.log.info("its image is not tried", {{"WHY", why}});
         go();
     };
     if (auto can = can_try(); !can) return not_tried(can.error());

@@ -160,13 +160,15 @@ void Guest::begin(const NodeName& from, const GuestCommand& asked, const Warrant
 // process again that it found stopped, so a SIGCONT waits in any dump.
 void Guest::signal(Entry& e, const GuestCommand& c, Outputs& out) {
     constexpr size_t signals_max = 64;
+    const state::Signal signal{c.signal, c.to_all};
     auto* r = e.in<Running>();
     const bool in_dump = r && (r->in<motion::Making>() || r->in<motion::Undoing>());
-    const bool given_up = in_dump && r->want == Want::run;
-    if (!given_up && !e.takes_signals()) return;
-    if ((given_up || (in_dump && c.signal == SIGCONT)) && r->signals.size() < signals_max)
-        r->signals.push_back({c.signal, c.to_all});
-    if (!given_up) e.signal({c.signal, c.to_all}, out);
+    const bool waits = r && !r->signals.empty();  // those behind it keep their turn
+    if (in_dump && (waits || r->want == Want::run || c.signal == SIGCONT)) {
+        if (r->signals.size() < signals_max) r->signals.push_back(signal);
+    } else if (e.takes_signals()) {
+        e.signal(signal, out);
+    }
 }
 
 void Guest::restore_here(const Entry& source, const GuestCommand& c, Outputs& out) {

@@ -186,6 +186,7 @@ void GuestDumps::make(Entry& e, Running& r, Outputs& out) {
 // CRIU has let the job go.
 void GuestDumps::let_go(const Entry& e, Running& r, Outputs& out) {
     r.motion = motion::Steady{};
+    if (r.want == Want::run) r.made_anew = 0;
     for (const state::Signal& signal : std::exchange(r.signals, {})) e.signal(signal, out);
 }
 
@@ -422,6 +423,11 @@ void GuestDumps::on_dump_held(Entry& e, const DumpHeld& x, Outputs& out) {
     e.job.state = GuestState::dumping;
     e.job.image_bytes = x.image_bytes;
     if (r->want == Want::kill) return drive(e, out);
+    // An image from before a signal is none of the job, unless they come without end.
+    constexpr int made_anew_max = 3;
+    if (!r->signals.empty() && (r->want == Want::ship || r->want == Want::freeze) &&
+        ++r->made_anew <= made_anew_max)
+        return undo(e, *r, out);
     const bool as_wanted = (aim == Aim::disk && r->want == Want::freeze) ||
                            (aim == Aim::keep && r->want == Want::save);
     if (as_wanted && r->cut != Cut::none && !x.live) return stands_for_cut(e, *r, out);
@@ -433,12 +439,11 @@ void GuestDumps::on_dump_held(Entry& e, const DumpHeld& x, Outputs& out) {
         return e.close(Ending::to_frozen, What::finish_dump, out);
     }
     if (aim == Aim::keep && r->want == Want::save) return save_is_made(e, *r, out);
-    if (aim == Aim::move && r->want == Want::ship && r->signals.empty()) {
+    if (aim == Aim::move && r->want == Want::ship) {
         e.ship(out);
         return x.fenced ? reports_.tell(e, out) : void();
     }
-    if (r->want == Want::ship)
-        return undo(e, *r, out);  // it was made for another, or before a signal
+    if (r->want == Want::ship) return undo(e, *r, out);  // that dump was made for something else
     drive(e, out);
 }
 

@@ -14,8 +14,7 @@ bool Entry::in_place() const {
 }
 
 // A job that is stopped in place has signals pending in its kernel until it goes on; a signal that
-// ends it ends it at once. While an undo is under way an earlier order to go on is not carried out
-// yet, so the job takes signals already.
+// ends it ends it at once.
 bool Entry::takes_signals() const {
     return job.state == GuestState::running || job.state == GuestState::dump_ready || in_place();
 }

@@ -133,6 +133,7 @@ struct Running {
     MoveForecast forecast;      // what the last dump foretold
     // They are sent to the job when CRIU has let it go. Bounded.
     std::vector<Signal> signals;
+    int made_anew = 0;  // so many dumps were, since a signal had come
     // the cut of a gang for which CRIU is ready, or for which the job is dumped; and its number
     Cut cut = Cut::none;
     Epoch cut_number;

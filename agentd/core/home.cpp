@@ -194,9 +194,7 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
     if (wanted.memory_mb < job->terms.memory_mb && job->phase != JobPhase::waiting &&
         job->phase != JobPhase::frozen)
         return fail(CauseCode::not_possible,
-                    "job " + id.text() +
-                        " has started: its memory cannot shrink while it has a "
-                        "place");
+                    "job " + id.text() + " has started: its memory cannot shrink");
     // The market has counted what it was ordered to begin with.
     if (terms.resources != job->terms.resources &&
         (job->phase != JobPhase::waiting || parts_->m.orders.pending(*job)))

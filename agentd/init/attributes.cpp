@@ -88,7 +88,9 @@ void end_of(int pid, souk_attributes* a) {
     if (!at) return;
     const long value = strtol(at, nullptr, 10);
     if (ended)
-        a->exit_status = (value & 0x7f) == 0 ? static_cast<uint8_t>(value >> 8) : 0;
+        a->exit_status = (value & 0x7f) == 0 && (value & 0x8000) != 0  // CRIU keeps the others
+                             ? static_cast<uint8_t>(value >> 8)
+                             : 0;
     else
         a->exit_signal = value == SIGCHLD ? 0 : value == 0 ? -1 : static_cast<int16_t>(value);
 }

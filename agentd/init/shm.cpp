@@ -120,15 +120,12 @@ bool save_pieces(int out, int file, off_t size) {
 
 bool save_dir(int out, int dir_fd, int depth, Names* names, bool* any);
 
-// Each capsule has these below its /run: of souk-init (setup.cpp), and of CRIU. The home's tree is
-// not even asked what it is: its home may not answer.
+// Each capsule has these below its /run: of souk-init (setup.cpp), and of CRIU, also of a restore
+// before. The home's tree is not even asked what it is: its home may not answer.
 bool is_of_capsule(const char* name, const Names& names) {
     if (!names.of_run || names.length > 0) return false;
-    constexpr const char* names_there[] = {"souk-root", "criu.kdat", "souk-lazy.conf",
-                                           "souk-served.conf"};
-    for (const char* own : names_there)
-        if (strcmp(name, own) == 0) return true;
-    return strncmp(name, "souk.", 5) == 0;
+    return strcmp(name, "criu.kdat") == 0 || strncmp(name, "souk-", 5) == 0 ||
+           strncmp(name, "souk.", 5) == 0;
 }
 
 // A /run without more than such directories need not go along.
@@ -278,7 +275,8 @@ bool save_tree(int image_dir, const char* path, const char* name, bool always) {
     struct stat st;
     Names names;
     names.of_run = strcmp(path, "/run") == 0;
-    if (fstat(dir, &st) == 0) names.device = st.st_dev;
+    if (fstat(dir, &st) != 0) return false;
+    names.device = st.st_dev;
     const bool good = save_dir(out, dir, 0, &names, &any);
     const int code = errno;
     close(out);

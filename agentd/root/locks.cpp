@@ -189,7 +189,7 @@ bool give(int socket, const std::vector<Fd>& all) {
 // a process of the job's user that lets who comes wait.
 Result<Pidfd> start_giver(int socket, uint64_t secret, uint32_t user) {
     constexpr int own_socket = 3;
-    constexpr unsigned longest_s = 8;
+    constexpr unsigned longest_s = 8;  // CRIU waits for 10 s (criu_locks.c)
     const pid_t self = ::getpid(), pid = ::fork();
     if (pid < 0) return fail_errno("fork", errno);
     if (pid > 0) {

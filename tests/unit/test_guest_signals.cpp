@@ -6,12 +6,12 @@ using namespace souk;
 using namespace souk::unit::guests;
 
 // CRIU stops again who was stopped when it came, so it undoes a SIGCONT of meanwhile.
-START_TEST(a_sigcont_during_a_dump_is_sent_once_more_when_the_job_goes_on) {
+START_TEST(a_sigcont_during_a_dump_is_sent_when_the_job_goes_on) {
     const auto dumping = [] {
         Bench b;
         b.running().command(GuestVerb::checkpoint).criu_ready();
         ck_assert_text(b.command(GuestVerb::signal, 1, 2, SIGTERM).text(), "signal");
-        ck_assert_text(b.command(GuestVerb::signal, 1, 2, SIGCONT).text(), "signal");
+        ck_assert_text(b.command(GuestVerb::signal, 1, 2, SIGCONT).text(), "");
         return b;
     };
     Bench b = dumping(), failed = dumping(), moved;
@@ -53,5 +53,5 @@ START_TEST(signals_for_a_job_whose_dump_is_given_up_wait_until_it_goes_on) {
 }
 END_TEST
 
-UNIT_SUITE(guest_signals, a_sigcont_during_a_dump_is_sent_once_more_when_the_job_goes_on,
+UNIT_SUITE(guest_signals, a_sigcont_during_a_dump_is_sent_when_the_job_goes_on,
            signals_for_a_job_whose_dump_is_given_up_wait_until_it_goes_on);

@@ -2,11 +2,9 @@
 #include "kernel/sys/process/movable.hpp"
 
 #include <fcntl.h>
-#include <linux/kcmp.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -23,6 +21,7 @@
 #include "kernel/base/cause.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/net/tcp_table.hpp"
+#include "kernel/sys/process/own_shares.h"
 
 namespace souk {
 namespace {
@@ -363,56 +362,35 @@ Status refuse_to_share(const CapsuleProcess& p, const std::string& how) {
                         {{"text", "cannot move: " + named(p) + " has " + how}});
 }
 
-// Things that clone(2) and unshare(2) can have parted or joined otherwise than CRIU does
-// (criu_shared.c): threads share all of these with their process, and processes none.
-struct Shares {
-    int kind;
-    const char* name;
-    long compare(pid_t a, pid_t b) const { return ::syscall(SYS_kcmp, a, b, kind, 0UL, 0UL); }
-};
-constexpr Shares shares[] = {{KCMP_FS, "working directory and umask (CLONE_FS)"},
-                             {KCMP_FILES, "descriptors (CLONE_FILES)"},
-                             {KCMP_VM, "memory (CLONE_VM)"}};
-
 Status look_at_threads(const CapsuleProcess& p) {
-    const std::string own = "/proc/" + std::to_string(p.pid);
-    const auto space_of = [](const std::string& directory, const char* kind) {
-        char name[48];
-        const ssize_t n = ::readlink((directory + "/ns/" + kind).c_str(), name, sizeof name);
-        return std::string(name, static_cast<size_t>(std::max<ssize_t>(n, 0)));
-    };
-    const auto threads = list_dir(AT_FDCWD, own + "/task");
-    for (size_t i = 0; threads && i < threads->size(); ++i) {
-        const auto thread = whole_number<pid_t>((*threads)[i]);
-        if (!thread || *thread == p.pid) continue;
-        for (const Shares& s : {shares[0], shares[1]})
-            if (s.compare(p.pid, *thread) > 0)
-                return refuse_to_share(p, std::string("a thread with its own ") + s.name);
-        for (const char* kind : {"mnt", "net", "uts", "ipc", "cgroup"}) {
-            const std::string of_thread = space_of(own + "/task/" + (*threads)[i], kind);
-            if (!of_thread.empty() && of_thread != space_of(own, kind))
-                return refuse_to_share(
-                    p, std::string("a thread with a namespace of its own (") + kind + ")");
-        }
-    }
+    const auto threads = list_dir(AT_FDCWD, "/proc/" + std::to_string(p.pid) + "/task");
+    for (size_t i = 0; threads && i < threads->size(); ++i)
+        if (const auto thread = whole_number<pid_t>((*threads)[i]); thread && *thread != p.pid)
+            if (const char* const own = souk_own_share(p.pid, *thread))
+                return refuse_to_share(p, own);
     return {};
 }
 
 // The numbers of the processes are those here. Who waits in vfork(2) shares its memory for a
 // moment.
-Status look_at_shares(std::vector<CapsuleProcess> processes) {
-    std::erase_if(processes, [](const CapsuleProcess& p) { return p.state == 'Z'; });
-    for (const CapsuleProcess& p : processes) TRY(look_at_threads(p));
-    std::erase_if(processes, [](const CapsuleProcess& p) { return p.state == 'D'; });
-    for (const Shares& s : shares) {
-        // The kernel has an order of what it compares: 1 is less.
-        std::ranges::stable_sort(processes, [&](const CapsuleProcess& a, const CapsuleProcess& b) {
-            return s.compare(a.pid, b.pid) == 1;
-        });
-        for (size_t i = 1; i < processes.size(); ++i)
-            if (s.compare(processes[i - 1].pid, processes[i].pid) == 0)
-                return refuse_to_share(processes[i], std::string("one and the same ") + s.name +
-                                                         " as another process");
+Status look_at_shares(const std::vector<CapsuleProcess>& processes) {
+    constexpr std::pair<int, const char*> shared[] = {
+        {KCMP_FS, SOUK_SHARED_FS}, {KCMP_FILES, SOUK_SHARED_FILES}, {KCMP_VM, SOUK_SHARED_VM}};
+    for (const CapsuleProcess& p : processes)
+        if (p.state != 'Z') TRY(look_at_threads(p));
+    for (const auto& [kind, name] : shared) {
+        // They run, and may change meanwhile: a set bears an order that does not hold.
+        const auto is_less = [kind = kind](pid_t a, pid_t b) {
+            return souk_compare_shares(a, b, kind) == 1;
+        };
+        std::set<pid_t, decltype(is_less)> seen(is_less);
+        for (const CapsuleProcess& p : processes) {
+            if (p.state == 'Z' || p.state == 'D') continue;
+            const auto [other, is_new] = seen.insert(p.pid);
+            if (!is_new && souk_compare_shares(*other, p.pid, kind) == 0)
+                return refuse_to_share(
+                    p, std::string("one and the same ") + name + " as another process");
+        }
     }
     return {};
 }
@@ -487,7 +465,7 @@ Status check_movable_here(pid_t root, TcpPolicy tcp, size_t files_max) {
         for (const CapsuleProcess& p : children[tree[i].pid]) tree.push_back(p);
     Looker looker{proc.get(), tcp, {}, servers_with_locks(proc.get(), root, is_locked_by_server)};
     TRY(look_at_all(looker, tree, files_max, root, look_in(proc.get())));
-    return look_at_shares(std::move(tree));
+    return look_at_shares(tree);
 }
 
 Result<bool> holds_locks(const Capsule& capsule, const std::vector<CapsuleProcess>& processes,
