@@ -9,6 +9,7 @@ takes. It gets a directory of its own."""
 import ast
 import ctypes
 import dataclasses
+import fcntl
 import importlib
 import os
 import platform
@@ -17,8 +18,8 @@ import threading
 import typing
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-MODULES = ("files", "sockets", "process", "namespaces", "ipc", "times", "memory", "signals",
-           "working")
+MODULES = ("files", "events", "sockets", "process", "family", "namespaces", "ipc", "times", "memory",
+           "signals", "working")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +126,18 @@ def fdinfo(fd, *keys):
     lines = [line.split(":", 1) for line in text(f"/proc/self/fdinfo/{fd}").splitlines()
              if ":" in line]
     return [" ".join(value.split()) for key, value in lines if key.strip() in keys]
+
+
+# These count as a file is opened, and say nothing of it later.
+AT_OPEN = 0o100000 | os.O_DIRECTORY | 0o20000000  # O_LARGEFILE, O_DIRECTORY, __O_TMPFILE
+
+
+def flags(fd):
+    return f"{fcntl.fcntl(fd, fcntl.F_GETFL) & ~AT_OPEN:o} {fcntl.fcntl(fd, fcntl.F_GETFD)}"
+
+
+def link(fd):
+    return os.readlink(f"/proc/self/fd/{fd}")
 
 
 def child(work):
