@@ -15,6 +15,7 @@ import os
 import platform
 import select
 import threading
+import time
 import typing
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -190,6 +191,13 @@ def threads(count, work):
         if not ready.wait(5):
             raise OSError("a thread could not do it")
     return found
+
+
+def comes(holds, limit=3):
+    """Waits until that holds, for so many seconds at most."""
+    end = time.monotonic() + limit
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 def line_of(fd, limit=None):

@@ -210,18 +210,23 @@ def replaced(place):
 
 @row(KINDS, "a directory that is read in part")
 def directory(place):
-    for i in range(20):
-        made(place, f"name{i:02}")
+    for i in range(300):
+        made(place, f"name{i:03}")
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    buffer = ctypes.create_string_buffer(200)
-    assert LIBC.getdents64(fd, buffer, 200) > 0
-    at = os.lseek(fd, 0, os.SEEK_CUR)
+    buffer = ctypes.create_string_buffer(1024)
+    assert LIBC.getdents64(fd, buffer, 1024) > 0
 
     def look():
+        """Where it stands, and the names from there to the end."""
+        at, names = os.lseek(fd, 0, os.SEEK_CUR), []
+        while (found := LIBC.getdents64(fd, buffer, 1024)) > 0:
+            entry = 0
+            while entry < found:  # ino64, off64, its length as a short, its type, its name
+                length, = struct.unpack_from("H", buffer, entry + 16)
+                names.append(buffer.raw[entry + 19:entry + length].partition(b"\0")[0].decode())
+                entry += length
         os.lseek(fd, at, os.SEEK_SET)
-        found = LIBC.getdents64(fd, buffer, 200)
-        os.lseek(fd, at, os.SEEK_SET)
-        return [found, buffer.raw[19:found].partition(b"\0")[0].decode()]
+        return [at, found, names]
     return look
 
 

@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 
-from rows import LIBC, Differs, Refused, call, child, failed, row, syscall, text
+from rows import LIBC, Differs, Refused, call, child, comes, failed, row, syscall, text
 
 WORK = "at work"
 
@@ -104,77 +104,71 @@ def waiting_reader(place):
     def look():
         read.clear()
         os.eventfd_write(fd, 3)
-        end = time.monotonic() + 3
-        while len(read) < 3 and time.monotonic() < end:
-            time.sleep(0.01)
+        comes(lambda: len(read) >= 3)
         return read
     return look
 
 
-@row(WORK, "a thread that waits for a mutex with inheritance, and one that is robust", alone=True)
-def mutexes(place):
+pages = []  # an address alone keeps nothing mapped
+
+
+def shared_page():
+    """Memory that children have, too, and its address."""
     area = mmap.mmap(-1, 4096)
-    at = ctypes.addressof(ctypes.c_char.from_buffer(area))
-    attributes = ctypes.create_string_buffer(64)
+    pages.append(area)
+    return area, ctypes.addressof(ctypes.c_char.from_buffer(area))
+
+
+def new_mutex(at, protocol=0, robust=0):
+    """A mutex of all processes, there."""
+    mutex, attributes = ctypes.c_void_p(at), ctypes.create_string_buffer(64)
     LIBC.pthread_mutexattr_init(attributes)
     LIBC.pthread_mutexattr_setpshared(attributes, 1)
-    LIBC.pthread_mutexattr_setprotocol(attributes, 1)
-    LIBC.pthread_mutex_init(ctypes.c_void_p(at), attributes)
-    LIBC.pthread_mutexattr_setprotocol(attributes, 0)
-    LIBC.pthread_mutexattr_setrobust(attributes, 1)
-    for i in range(12):
-        LIBC.pthread_mutex_init(ctypes.c_void_p(at + 64 + 64 * i), attributes)
-    turn = [0]
-    LIBC.pthread_mutex_lock(ctypes.c_void_p(at))
+    LIBC.pthread_mutexattr_setprotocol(attributes, protocol)
+    LIBC.pthread_mutexattr_setrobust(attributes, robust)
+    LIBC.pthread_mutex_init(mutex, attributes)
+    return mutex
+
+
+@row(WORK, "a thread that waits for a mutex with inheritance, and one that is robust", alone=True)
+def mutexes(place):
+    area, at = shared_page()
+    inherits, held = new_mutex(at, protocol=1), new_mutex(at + 64, robust=1)
+    LIBC.pthread_mutex_lock(inherits)
 
     def waits():
         def run():
-            LIBC.pthread_mutex_lock(ctypes.c_void_p(at))
+            LIBC.pthread_mutex_lock(inherits)
             area[4000] = 1
-            LIBC.pthread_mutex_unlock(ctypes.c_void_p(at))
+            LIBC.pthread_mutex_unlock(inherits)
         threading.Thread(target=run, daemon=True).start()
-
-    def holds():
-        for i in range(12):
-            LIBC.pthread_mutex_lock(ctypes.c_void_p(at + 64 + 64 * i))
-    holders = child(holds)
+    child(lambda: LIBC.pthread_mutex_lock(held) and None)
     waits()
 
     def look():
         area[4000] = 0
-        LIBC.pthread_mutex_unlock(ctypes.c_void_p(at))
-        end = time.monotonic() + 3
-        while area[4000] == 0 and time.monotonic() < end:
-            time.sleep(0.01)
+        LIBC.pthread_mutex_unlock(inherits)
+        comes(lambda: area[4000])
         came = area[4000]
-        LIBC.pthread_mutex_lock(ctypes.c_void_p(at))
+        LIBC.pthread_mutex_lock(inherits)
         waits()
-        busy = LIBC.pthread_mutex_trylock(ctypes.c_void_p(at + 64 + 64 * turn[0]))
-        return [came, busy, holders.pid > 0]
+        return [came, LIBC.pthread_mutex_trylock(held)]  # EBUSY
     return look
 
 
 @row(WORK, "a robust mutex whose holder ends", alone=True)
 def robust(place):
-    area = mmap.mmap(-1, 4096)
-    at = ctypes.addressof(ctypes.c_char.from_buffer(area))
-    attributes = ctypes.create_string_buffer(64)
-    LIBC.pthread_mutexattr_init(attributes)
-    LIBC.pthread_mutexattr_setpshared(attributes, 1)
-    LIBC.pthread_mutexattr_setrobust(attributes, 1)
-    holders = []
+    _, at = shared_page()
+    held = []
     for i in range(12):
-        LIBC.pthread_mutex_init(ctypes.c_void_p(at + 64 * i), attributes)
-        holders.append(child(lambda i=i: LIBC.pthread_mutex_lock(ctypes.c_void_p(at + 64 * i)) and
-                             None))
-    turn = [0]
+        mutex = new_mutex(at + 64 * i, robust=1)
+        held.append((mutex, child(lambda: LIBC.pthread_mutex_lock(mutex) and None)))
 
     def look():
-        i, turn[0] = turn[0], turn[0] + 1
-        os.kill(holders[i].pid, signal.SIGKILL)
-        os.waitpid(holders[i].pid, 0)
-        done = LIBC.pthread_mutex_trylock(ctypes.c_void_p(at + 64 * i))  # EOWNERDEAD
-        return [done, len(area)]
+        mutex, holder = held.pop()
+        os.kill(holder.pid, signal.SIGKILL)
+        os.waitpid(holder.pid, 0)
+        return LIBC.pthread_mutex_trylock(mutex)  # EOWNERDEAD
     return look
 
 
@@ -192,9 +186,7 @@ def splices(place):
     def look():
         os.write(w, b"12345")
         size[0] += 5
-        end = time.monotonic() + 3
-        while os.fstat(file).st_size < size[0] and time.monotonic() < end:
-            time.sleep(0.01)
+        comes(lambda: os.fstat(file).st_size >= size[0])
         return [os.fstat(file).st_size == size[0], os.pread(file, 9, size[0] - 5).decode()]
     return look
 
@@ -269,8 +261,8 @@ def shell(place):
     return look
 
 
-@row(WORK, "a handler that is running, on a stack of its own", alone=True)
-def in_handler(place):
+@row(WORK, "a program that waits in what it does at a signal", alone=True)
+def waits_at_signal(place):
     down, up = os.pipe(), os.pipe()
 
     def work():
@@ -320,9 +312,7 @@ def sigio(place):
     def look():
         heard.clear()
         b.send(b"x")
-        end = time.monotonic() + 2
-        while not heard and time.monotonic() < end:
-            time.sleep(0.01)
+        comes(lambda: heard)
         a.recv(9)
         return [heard[:1], fcntl.fcntl(a, fcntl.F_GETOWN) == os.getpid(), fcntl.fcntl(a, 11)]
     return look
@@ -342,39 +332,9 @@ def dnotify(place):
         heard.clear()
         open(f"{place}/watched/file", "w").close()
         os.unlink(f"{place}/watched/file")
-        end = time.monotonic() + 1
-        while not heard and time.monotonic() < end:
-            time.sleep(0.01)
+        comes(lambda: heard, limit=1)
         return heard[:1]
     return look
-
-
-@row(WORK, "a directory that is read half way", alone=True)
-def half_read(place):
-    for i in range(300):
-        open(f"{place}/{i:04}", "w").close()
-    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    room = ctypes.create_string_buffer(1024)
-    syscall(217, fd, room, 1024)
-    at = os.lseek(fd, 0, os.SEEK_CUR)
-
-    def look():
-        names = 0
-        while True:
-            n = syscall(217, fd, room, 1024)
-            if n == 0:
-                break
-            names += n
-        os.lseek(fd, at, os.SEEK_SET)
-        return [names, at]
-    return look
-
-
-@row(WORK, "a hint how long a file's data lives (F_SET_RW_HINT)", alone=True)
-def hint(place):
-    fd = os.open(f"{place}/hinted", os.O_RDWR | os.O_CREAT)
-    fcntl.fcntl(fd, 1036, struct.pack("Q", 2))
-    return lambda: struct.unpack("Q", fcntl.fcntl(fd, 1035, bytes(8)))[0]
 
 
 @row(WORK, "expedited barriers (membarrier)", alone=True)
@@ -401,9 +361,7 @@ def waits_for_type(place):
     def look():
         came.clear()
         call("msgsnd", queue, struct.pack("q3s", 5, b"you"), 3, 0)
-        end = time.monotonic() + 2
-        while not came and time.monotonic() < end:
-            time.sleep(0.01)
+        comes(lambda: came)
         return came
     return look
 
@@ -516,12 +474,8 @@ def deleted_shared(place):
 
 @row(WORK, "who waits for a condition that processes share", alone=True)
 def conditions(place):
-    area = mmap.mmap(-1, 4096)
-    at = ctypes.addressof(ctypes.c_char.from_buffer(area))
-    mutex, condition = ctypes.c_void_p(at), ctypes.c_void_p(at + 64)
-    attributes = ctypes.create_string_buffer(64)
-    LIBC.pthread_mutexattr_init(attributes), LIBC.pthread_mutexattr_setpshared(attributes, 1)
-    LIBC.pthread_mutex_init(mutex, attributes)
+    area, at = shared_page()
+    mutex, condition = new_mutex(at), ctypes.c_void_p(at + 64)
     of_condition = ctypes.create_string_buffer(64)
     LIBC.pthread_condattr_init(of_condition), LIBC.pthread_condattr_setpshared(of_condition, 1)
     LIBC.pthread_cond_init(condition, of_condition)
@@ -540,9 +494,7 @@ def conditions(place):
         area[2000] = 1
         LIBC.pthread_cond_broadcast(condition)
         LIBC.pthread_mutex_unlock(mutex)
-        end = time.monotonic() + 2
-        while area[2001] == 0 and time.monotonic() < end:
-            time.sleep(0.01)
+        comes(lambda: area[2001])
         return area[2001]
     return look
 
@@ -631,9 +583,7 @@ def exit_signal(place):
         heard.clear()
         pid, w = asks.pop()
         os.close(w)
-        end = time.monotonic() + 1
-        while not heard and time.monotonic() < end:
-            time.sleep(0.01)
+        comes(lambda: heard)
         done = os.waitid(os.P_PID, pid, os.WEXITED | 0x40000000)
         return [heard[:1], done.si_status]
     return look
