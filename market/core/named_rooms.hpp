@@ -75,6 +75,7 @@ template <class Has>
 NamedRooms named_left(const Allocator& market, const std::vector<uint32_t>& places, Has&& has) {
     if (market.named_jobs() == 0) return {};
     std::vector<const NamedOffers*> offers;
+    offers.reserve(places.size());
     for (const uint32_t m : places) offers.push_back(&market.machines()[m].spec.named);
     NamedRooms rooms(offers, market.licences().all());
     for (size_t p = 0; p < places.size(); ++p)

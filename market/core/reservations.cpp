@@ -244,7 +244,7 @@ void Reservations::see_contract(Job& job, bool is_fresh, Nanos now) {
             wake_at(settling_.is_on() ? unix_ + Nanos::from_s(10) : followed_until_[job.id()]);
         return put(job, Booked::sold, c.node, job.booked_why);
     }
-    if (!settling_.is_on()) keep_place(job, unix_);
+    if (!settling_.is_on()) keep_place(job, c, unix_);
     if (c.node.empty()) return put(job, Booked::lost, {}, ReasonCode::place_lost);
     if (unix_ < c.start) {
         wake_at(c.start);
@@ -283,8 +283,7 @@ Money Reservations::most_asked(const ProviderReport& r, Span span) {
 }
 
 // A contract whose node is gone, or has become too small, gets another one.
-void Reservations::keep_place(Job& job, Nanos unix) {
-    Contract& c = job.record.contract.edit();
+void Reservations::keep_place(Job& job, Contract& c, Nanos unix) {
     const Node* const node = book_.find_node(c.node);
     const Span rest{std::max(unix, c.start), c.end};
     const bool is_there = job.phase() == JobPhase::running && job.record.report.where == c.node;

@@ -19,8 +19,8 @@ import time
 import typing
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-MODULES = ("files", "events", "sockets", "process", "family", "namespaces", "ipc", "times", "memory",
-           "signals", "working")
+MODULES = ("files", "events", "sockets", "process", "family", "namespaces", "ipc", "times",
+           "memory", "signals", "working")
 
 
 @dataclasses.dataclass(frozen=True)

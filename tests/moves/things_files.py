@@ -217,7 +217,7 @@ def directory(place):
     assert LIBC.getdents64(fd, buffer, 1024) > 0
 
     def look():
-        """Where it stands, and the names from there to the end."""
+        """It stands there, and these names are left."""
         at, names = os.lseek(fd, 0, os.SEEK_CUR), []
         while (found := LIBC.getdents64(fd, buffer, 1024)) > 0:
             entry = 0

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <ranges>
+#include <numeric>
+#include <vector>
 
 namespace souk {
 
@@ -15,9 +16,10 @@ inline uint64_t seeds_wanted(const char* variable, uint64_t usual) {
 
 // The seeds of a test of lies: SOUK_LIES of them, from SOUK_LIES_FROM (1) on, so that a run goes on
 // where another one has ended.
-inline auto seeds_of_lies(uint64_t usual) {
-    const uint64_t from = seeds_wanted("SOUK_LIES_FROM", 1);
-    return std::views::iota(from, from + seeds_wanted("SOUK_LIES", usual));
+inline std::vector<uint64_t> seeds_of_lies(uint64_t usual) {
+    std::vector<uint64_t> seeds(seeds_wanted("SOUK_LIES", usual));
+    std::iota(seeds.begin(), seeds.end(), seeds_wanted("SOUK_LIES_FROM", 1));
+    return seeds;
 }
 
 }  // namespace souk

@@ -56,6 +56,7 @@ class Child {
         posix_spawn_file_actions_adddup2(&files, ends[1], 0);
         posix_spawn_file_actions_adddup2(&files, ends[1], 1);
         std::vector<char*> argv;
+        argv.reserve(words.size() + 1);
         for (std::string& word : words) argv.push_back(word.data());
         argv.push_back(nullptr);
         const int code = posix_spawn(&pid_, argv[0], &files, nullptr, argv.data(), environ);
