@@ -545,17 +545,25 @@ def tries_jobs(hostile, own):
     kind, body = hostile.talk(hello("uni") + frame(JOB, report("n1")))[1]
     assert kind == NOTE and CAUSES[body[3][0]] == "not_allowed", body
     hostile.towards.terms("uni", "--most-cpus", "1")
-    kind, body = hostile.talk(hello("uni") + frame(JOB, report("n1", phase=3, **{})))[1]
-    assert kind in (NOTE, ERROR), body
+    kind, body = hostile.talk(hello("uni") + frame(JOB, report("n1", phase=3)))[1]
+    assert kind == NOTE and CAUSES[body[3][0]] == "not_possible", body
     for home in ("far:n1", "lab:n1", "lab:n9", "a:b:c", "N1"):
         kind, body = hostile.talk(hello("uni") + frame(JOB, report(home)))[1]
-        assert kind in (NOTE, ERROR), (home, body)
+        assert kind == ERROR or CAUSES[body[3][0]] == "not_allowed", (home, body)
     hostile.towards.terms("uni", "--none")
     number = int(own.rsplit(".", 1)[1])
     for kind_of_order in (2, 3):  # suspend, abort
         kind, body = hostile.talk(hello("uni") + frame(ORDER, encode(
             {1: {1: {1: "lab:n1", 2: number}, 2: 99, 3: kind_of_order}})))[1]
         assert kind == FAILED, (kind, body)
+    # a place of anybody, for that job and for none: no node comes of it
+    for job in (number, 10 ** 6):
+        for place in ("n77", "lab:n77", "far:n77", "uni:n77"):
+            kind, body = hostile.talk(hello("uni") + frame(ORDER, encode(
+                {1: {1: {1: "lab:n1", 2: job}, 2: 99, 3: 1, 4: place, 5: "192.0.2.9:7071"}})))[1]
+            assert kind in (FAILED, ERROR), (place, body)
+    assert not [n for n in hostile.towards.market.providers()
+                if "n77" in n["node"]]
     said = hostile.talk(hello("uni") + frame(NOTE, encode(
         {1: {1: {1: "lab:n1", 2: number}, 5: 1}, 2: "gone"})) + question("status"))
     assert said[1][0] == REPLY

@@ -26,7 +26,6 @@ struct Pair {
     bool link = false;
     std::vector<std::function<void()>> to_lab, to_uni;  // under way
     std::map<JobId, Nanos> frozen_since;
-    std::set<JobId> refused;
 
     Pair() {
         terms.most_cpus = 3;
@@ -68,7 +67,6 @@ struct Pair {
         const auto taken =
             uni.market->site_job({"lab", site_account(1), &terms, 12 * 60}, r, uni.now);
         if (taken) return;
-        refused.insert(r.id);
         SiteNote no;
         no.note.id = r.id;
         no.no = taken.error();
@@ -178,6 +176,15 @@ START_TEST(a_job_that_is_given_to_a_peer_runs_there_and_both_charge_the_same) {
     o.node = "uni:n1";
     ck_assert(!p.lab.market->site_order("uni", o, p.lab.now));
     ck_assert(!p.lab.market->move(p.job, "n1", false, 0));
+    // nor makes what is refused a node of anybody's, of this site least of all
+    for (const char* node : {"n77", "far:n77", "uni:n77"})
+        for (const JobId& id : {p.first, p.job, JobId{"n1", 999}}) {
+            if (id == p.job && of_site(node).site == "uni") continue;
+            o.id = id;
+            o.node = node;
+            ck_assert(!p.lab.market->site_order("uni", o, p.lab.now));
+            ck_assert_msg(!p.lab.market->find_node(node), "%s is there", node);
+        }
     p.run(s(700));
     ck_assert_text(p.lab.where(p.job), "finished");
     ck_assert_text(p.at_uni(p.job), "finished");
@@ -188,6 +195,31 @@ START_TEST(a_job_that_is_given_to_a_peer_runs_there_and_both_charge_the_same) {
     ck_assert_int_eq(ours.micro, theirs.micro);
     // it does not go there again
     ck_assert(!p.lab.market->may_go(p.job, "uni"));
+}
+END_TEST
+
+START_TEST(a_peer_lets_in_jobs_of_the_projects_that_it_names) {
+    for (const char* asked : {"atlas", "ice", ""}) {
+        Pair p;
+        p.terms.projects = {"atlas"};
+        p.lab.add_node("n1", 100, 1);
+        p.uni.add_node("n1", 100, 1);
+        for (const char* project : {"atlas", "ice"})
+            ck_assert(p.lab.market->set_member(project, 1000, true, 0, p.lab.now).has_value());
+        p.set_link(true);
+        p.run(s(4));
+        p.lab.submit("n1", 100);
+        p.run(s(1));
+        const JobId id = p.lab.submit("n1", 20, s(600));
+        p.lab.jobs.at(id).report.terms.project = asked;
+        p.lab.tell(p.lab.jobs.at(id));
+        p.run(s(1));
+        must(p.lab.market->lend(id, "uni", p.lab.now));
+        p.run(s(5));
+        const bool comes = std::string_view("atlas") == asked;
+        ck_assert_text(p.at_uni(id), comes ? "running" : "unknown");
+        ck_assert_int_eq(is_lent(*p.lab.market->find(id)), comes);
+    }
 }
 END_TEST
 
@@ -243,8 +275,8 @@ START_TEST(a_job_that_is_not_taken_waits_at_home_and_nothing_hangs) {
         ck_assert_text(p.lab.where(p.job), "finished");
         p.set_link(true);  // it hears that this one is over
         p.run(s(5));
-        ck_assert_text(p.loan(p.job).site.empty() ? "" : p.at_uni(p.job),
-                       p.loan(p.job).site.empty() ? "" : "unknown");
+        ck_assert_text(p.loan(p.job).site, "");
+        ck_assert_text(p.at_uni(p.job), "unknown");
     }
 }
 END_TEST
@@ -349,6 +381,7 @@ START_TEST(jobs_end_once_and_ledgers_agree_under_breaks_restarts_and_owners) {
 END_TEST
 
 UNIT_SUITE_LONG(site_jobs, 120, a_job_that_is_given_to_a_peer_runs_there_and_both_charge_the_same,
+                a_peer_lets_in_jobs_of_the_projects_that_it_names,
                 a_job_comes_home_when_its_place_is_wanted_back_and_goes_on_there,
                 a_job_that_is_not_taken_waits_at_home_and_nothing_hangs,
                 a_site_cannot_ask_for_more_than_when_its_job_came_nor_pay_from_anothers_account,
