@@ -1,9 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/net/local_port.hpp"
 
+#include <sys/socket.h>
+
 #include <cerrno>
 
 namespace souk {
+namespace {
+
+Result<Fd> open_stamps() {
+    Fd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0)
+        return fail_errno("ask for the times of frames", errno);
+    return fd;
+}
+
+}  // namespace
 
 Result<LocalPort::Made> LocalPort::open(const std::optional<JobNetwork>& network,
                                         const PortPlan& plan, int net_namespace) {
@@ -12,7 +25,9 @@ Result<LocalPort::Made> LocalPort::open(const std::optional<JobNetwork>& network
     TRY_ASSIGN(PortLinks links, plan.found
                                     ? PortLinks::find(plan, net_namespace)
                                     : PortLinks::make(*network, plan, net_namespace, made.armed));
-    made.work.reset(new LocalPort(std::move(links), network ? network->bridge : ""));
+    TRY_ASSIGN(Fd stamps, open_stamps());
+    made.work.reset(
+        new LocalPort(std::move(links), network ? network->bridge : "", std::move(stamps)));
     return made;
 }
 

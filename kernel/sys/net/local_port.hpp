@@ -38,11 +38,15 @@ class LocalPort final : public PortWork {
     const PortLinks& links() const { return links_; }
 
   private:
-    LocalPort(PortLinks links, std::string bridge)
-        : links_(std::move(links)), bridge_(std::move(bridge)) {}
+    LocalPort(PortLinks links, std::string bridge, Fd stamps)
+        : links_(std::move(links)), bridge_(std::move(bridge)), stamps_(std::move(stamps)) {}
 
     PortLinks links_;
     const std::string bridge_;
+    // The kernel notes when frames come only some time after the first socket has asked for it.
+    // Until then a frame counts as come when it is read, which may be after a gate was shut or
+    // opened, so that it comes twice or is lost. This socket asks as long as there is a port.
+    const Fd stamps_;
     std::optional<FrameHold> heard_, spoken_;
     bool fed_ = false;  // heard_ is looked at
 };
