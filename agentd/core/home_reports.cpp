@@ -52,7 +52,7 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
     r.places = job.places;
     r.lacking = job.lacking;
     r.no_user = runs_.no_user(job, now);
-    if (!r.no_user.empty()) r.why_no_user = runs_.why_no_user(job);
+    if (!r.no_user.empty()) r.why_no_user = runs_.why_no_user(job, r.no_user.back());
     r.cancelled = job.cancelled;
     r.wait_status = job.wait_status;
     r.why = job.why;

@@ -155,19 +155,27 @@ void HomeRuns::restarted(const HomeJob& job, Nanos now) {
 
 void HomeRuns::refuses_user(const HomeJob& job, const NodeName& node, const std::string& why,
                             Nanos now) {
-    constexpr Nanos lasts = Nanos::from_s(600);
+    constexpr Nanos pause_least = Nanos::from_s(30), pause_most = Nanos::from_s(600);
     constexpr size_t most = 256;
     State& s = state(job);
     if (s.no_user.size() >= most && !s.no_user.contains(node)) s.no_user.clear();
-    s.no_user[node] = now + lasts;
-    s.why_no_user = why;
+    Refusal& r = s.no_user[node];
+    r.pause = std::clamp(r.pause + r.pause, pause_least, pause_most);
+    r.until = now + r.pause;
+    r.why = why;
 }
 
 std::vector<NodeName> HomeRuns::no_user(const HomeJob& job, Nanos now) const {
     std::vector<NodeName> nodes;
-    for (const auto& [node, until] : seen(job).no_user)
-        if (now < until) nodes.push_back(node);
+    for (const auto& [node, refusal] : seen(job).no_user)
+        if (refusal.until != Nanos::never() && now < refusal.until) nodes.push_back(node);
     return nodes;
+}
+
+std::string HomeRuns::why_no_user(const HomeJob& job, const NodeName& node) const {
+    const auto& refusals = seen(job).no_user;
+    const auto it = refusals.find(node);
+    return it == refusals.end() ? "" : it->second.why;
 }
 
 void HomeRuns::note(HomeJob& job, const GuestEvent& e) {
@@ -244,10 +252,20 @@ void HomeRuns::went_back(const HomeJob& job) {
     s.goes_on = Nanos::never();
 }
 
-Nanos HomeRuns::due(const HomeJob& job) const { return seen(job).deadline; }
+Nanos HomeRuns::due(const HomeJob& job) const {
+    const State& s = seen(job);
+    Nanos due = s.deadline;
+    for (const auto& [node, refusal] : s.no_user) due = std::min(due, refusal.until);
+    return due;
+}
 
 void HomeRuns::overdue(const HomeJob& job, const HomeTurn& turn) {
+    bool may_again = false;
+    for (auto& [node, refusal] : state(job).no_user)
+        if (refusal.until <= turn.now) may_again = true, refusal.until = Nanos::never();
+    if (may_again) turn.report(job);  // the market knows of no span
     Nanos& deadline = state(job).deadline;
+    if (deadline > turn.now) return;
     deadline = turn.now + limits_.step_patience;
     if (job.phase == JobPhase::starting)
         turn.send(job.at, job.id, job.epoch, GuestVerb::query);

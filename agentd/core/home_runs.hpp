@@ -62,7 +62,8 @@ class HomeRuns {
     // a while, since only that node's owner can change that.
     void refuses_user(const HomeJob& job, const NodeName& node, const std::string& why, Nanos now);
     std::vector<NodeName> no_user(const HomeJob& job, Nanos now) const;
-    const std::string& why_no_user(const HomeJob& job) const { return seen(job).why_no_user; }
+    // Why that one does not.
+    std::string why_no_user(const HomeJob& job, const NodeName& node) const;
 
     // It has ended: its record holds how, and its node forgets it.
     static void finish(HomeJob& job, int32_t wait_status, const Trouble& why, const HomeTurn& turn);
@@ -98,6 +99,13 @@ class HomeRuns {
     void forget(uint64_t seq) { jobs_.erase(seq); }
 
   private:
+    // A node does not take the job's user. It is tried again after a while, as its owner may have
+    // changed his mind; the pause doubles with each refusal.
+    struct Refusal {
+        Nanos until = Nanos::never();  // never: it may be tried again
+        Nanos pause;
+        std::string why;
+    };
     struct State {
         Nanos deadline = Nanos::never();  // of a start or freeze
         bool stands = false;              // of a freeze: it is only to be stopped
@@ -111,8 +119,7 @@ class HomeRuns {
         Epoch pid_epoch;
         Nanos cpu_told;                     // the CPU time that the market knows of
         int64_t memory_told = 0;            // likewise, of the most memory
-        std::map<NodeName, Nanos> no_user;  // until when
-        std::string why_no_user;
+        std::map<NodeName, Refusal> no_user;
     };
     State& state(const HomeJob& job) { return jobs_[job.id.seq]; }
     const State& seen(const HomeJob& job) const;

@@ -428,6 +428,29 @@ START_TEST(a_report_says_what_the_machines_know_beside_the_record) {
 }
 END_TEST
 
+// The market keeps a job from such a node as long as its home names it, and asks nothing meanwhile.
+START_TEST(a_node_that_refuses_its_user_is_named_for_a_while_which_doubles_and_may_then_be_tried) {
+    Run r;
+    r.job.phase = JobPhase::frozen;
+    const auto named = [&] { return r.runs.no_user(r.job, r.now).size(); };
+    Nanos pause = s(30);
+    for (int n = 0; n < 8; ++n, pause = std::min(pause + pause, s(600))) {
+        r.runs.refuses_user(r.job, "n2", "its owner takes no user ada", r.now);
+        r.runs.refuses_user(r.job, "n3", "its map has no user ada", r.now);
+        ck_assert_uint_eq(named(), 2);
+        ck_assert_text(r.runs.why_no_user(r.job, "n2"), "its owner takes no user ada");
+        ck_assert_text(r.runs.why_no_user(r.job, "n3"), "its map has no user ada");
+        ck_assert(r.runs.due(r.job) == r.now + pause);
+        r.out.clear();
+        r.now += pause;
+        r.runs.overdue(r.job, r.turn());
+        ck_assert_int_eq(r.reports(), 1);
+        ck_assert_uint_eq(named(), 0);
+        ck_assert(r.runs.due(r.job) == Nanos::never());
+    }
+}
+END_TEST
+
 UNIT_SUITE(home_moves_alone, nothing_is_shipped_before_both_ends_are_ready,
            the_decision_is_durable_before_the_source_is_told_to_die_and_before_the_copy_runs,
            a_source_that_stands_for_this_move_need_not_die_first,
@@ -440,6 +463,7 @@ UNIT_SUITE(home_moves_alone, nothing_is_shipped_before_both_ends_are_ready,
 UNIT_SUITE(home_runs, a_start_is_on_disk_with_its_epoch_before_the_command,
            a_start_that_fails_leaves_the_job_waiting_and_an_orphan_to_ask_after,
            a_node_without_the_program_is_noted_and_the_kindest_status_is_the_jobs_end,
+           a_node_that_refuses_its_user_is_named_for_a_while_which_doubles_and_may_then_be_tried,
            what_the_owner_says_of_a_running_job_is_one_thing_each,
            a_job_that_must_be_able_to_move_is_ended_at_launch_only,
            a_freeze_that_failed_lets_the_job_run_on_and_counts_for_its_owner,
