@@ -21,7 +21,7 @@ Result<int64_t> whole(const std::string& text) {
 }
 
 std::string done_json(const market::Job& job, const std::string& text, bool freezes,
-                      uint64_t migrations) {
+                      uint64_t before) {
     const JobReport& r = job.record.report;
     JsonWriter w;
     w.begin_object()
@@ -31,7 +31,7 @@ std::string done_json(const market::Job& job, const std::string& text, bool free
         .field("message", text);
     if (freezes && r.stats.image_bytes > 0) w.field("bytes", r.stats.image_bytes);
     if (const LastMove& m = r.stats.last_move;
-        !freezes && r.stats.migrations > migrations && m.total.ns > 0) {
+        !freezes && r.stats.migrations > before && m.total.ns > 0) {
         w.field("last_move", move_name(m.forecast))
             .field("pause_ms", m.pause.ms())
             .field("total_ms", m.total.ms());
@@ -72,10 +72,10 @@ Status OperatorWaits::await(uint64_t connection, const wire::CtlRequest& request
     if (request.args[1] != "-") w.node = request.args[1];
     w.freezes = request.args[2] == "freeze";
     TRY_ASSIGN(const int64_t failures, whole(request.args[3]));
-    TRY_ASSIGN(const int64_t migrations, whole(request.args[4]));
+    TRY_ASSIGN(const int64_t before, whole(request.args[4]));
     TRY_ASSIGN(const int64_t limit_ms, whole(request.args[5]));
     w.failures = static_cast<uint64_t>(failures);
-    w.migrations = static_cast<uint64_t>(migrations);
+    w.before = static_cast<uint64_t>(before);
     const Nanos now = Loop::now();
     w.limit = Nanos::from_ms(std::min(limit_ms, limit_ms_max));
     w.deadline = now + w.limit;
@@ -92,10 +92,13 @@ Status OperatorWaits::await(uint64_t connection, const wire::CtlRequest& request
 // nobody's order.
 Cause OperatorWaits::moved_on(const Waiter& w, const Cause& over) const {
     const market::Job* const job = market_.find(w.job);
-    if (!job || w.freezes || over.code != CauseCode::overtaken) return over;
+    if (!job || over.code != CauseCode::overtaken) return over;
     const JobReport& r = job->record.report;
-    if (r.stats.migrations <= w.migrations) return over;
+    if ((w.freezes ? r.stats.freezes : r.stats.migrations) <= w.before) return over;
     const std::string why = market_.comment(*job);
+    if (w.freezes)
+        return "it was frozen, and the market has let it go on (--hold keeps it)" +
+               (why.empty() ? "" : ": " + why);
     return "it was moved" + (w.node.empty() ? "" : " to " + w.node) + ", and is on " + r.where +
            " since" + (why.empty() ? "" : ": " + why);
 }
@@ -111,7 +114,7 @@ void OperatorWaits::answer() {
         reply.ok = true;
         const auto outcome = market_.outcome(w.job, w.node, w.freezes, w.failures);
         if (outcome.done) {
-            reply.json = done_json(*market_.find(w.job), outcome.text, w.freezes, w.migrations);
+            reply.json = done_json(*market_.find(w.job), outcome.text, w.freezes, w.before);
         } else if (outcome.over) {
             reply.json = not_done_json(w.job, moved_on(w, outcome.text));
         } else if (now >= w.deadline) {

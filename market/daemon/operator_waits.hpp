@@ -16,8 +16,8 @@ class OperatorWaits {
     OperatorWaits(Loop& loop, const market::Market& market, Connections& connections)
         : loop_(loop), market_(market), connections_(connections) {}
 
-    // The arguments: ID, NODE or -, freeze or run; the failures and the migrations that the order's
-    // answer said; how many milliseconds at most. An error: the caller may not wait, or too many
+    // The arguments: ID, NODE or -, freeze or run; the failures and, of a freeze, the freezes,
+    // otherwise the migrations that the order's answer said; how many milliseconds at most. An error: the caller may not wait, or too many
     // do.
     Status await(uint64_t connection, const wire::CtlRequest& request);
     // Answers those whose order has an end or whose time is over. To be called when what came in is
@@ -32,7 +32,7 @@ class OperatorWaits {
         JobId job;
         NodeName node;
         bool freezes = false;
-        uint64_t failures = 0, migrations = 0;
+        uint64_t failures = 0, before = 0;
         Nanos deadline, answer_at;
         Nanos limit;
     };

@@ -116,6 +116,19 @@ def test_cancel_ends_a_running_a_waiting_and_a_frozen_job(market):
     refused(market.tool("marketctl", "cancel", running.id, check=False), "not_possible")
 
 
+def test_an_order_that_the_market_undoes_was_carried_out_and_the_answer_says_so(market):
+    job = market.srun("-p", 50, *LONG)
+    where = market.until_runs(job.id)["where"]
+    there = "n3" if where != "n3" else "n2"
+    for order, done, undone in (
+            (("freeze", job.id), "is frozen on", "it was frozen, and the market has let it go on"),
+            (("move", job.id, there), f"runs on {there}", f"it was moved to {there}, and is on ")):
+        said = market.tool("marketctl", "--wait", "30s", *order, check=False)
+        assert (done in said.stdout) if said.returncode == 0 else (undone in said.stderr), said
+        market.until_runs(job.id)
+    market.tool("marketctl", "cancel", job.id)
+
+
 def test_a_changed_price_changes_the_places(market):
     first, second = market.srun("-p", 100, *LONG), market.srun("-p", 50, *LONG)
     market.until_runs(first.id, "n1")

@@ -81,7 +81,7 @@ def test_marketctl_orders(start, agentd, args, asked):
     (["move", "n1.1", "n2"], ["n1.1", "n2", "run", "3", "2", "60000"],
      {"done": True, "message": "job n1.1 runs on n2", "pause_ms": 12.34, "total_ms": 250,
       "bytes": 4_200_000}, "job n1.1 runs on n2: it stood still for 12.3 ms of 250.0 ms, 4.2 MB\n"),
-    (["freeze", "--hold", "n1.1", "--wait", "5m"], ["n1.1", "-", "freeze", "3", "2", "300000"],
+    (["freeze", "--hold", "n1.1", "--wait", "5m"], ["n1.1", "-", "freeze", "3", "5", "300000"],
      {"done": True, "message": "job n1.1 is frozen on n1", "bytes": 999},
      "job n1.1 is frozen on n1: 999 bytes\n"),
     (["thaw", "n1.1"], ["n1.1", "-", "run", "3", "2", "60000"],
@@ -95,7 +95,8 @@ def test_an_order_waits_for_what_becomes_of_it_and_says_so(start, agentd, args, 
     request = connection.expect("ctl_request")
     assert request[3] == [[w for w in args if w in ("move", "freeze", "thaw")][0].encode()]
     connection.send("ctl_reply", {1: request[1][0], 2: True,
-                                  4: json.dumps({"id": "n1.1", "failures": 3, "migrations": 2})})
+                                  4: json.dumps({"id": "n1.1", "failures": 3, "migrations": 2,
+                                                   "freezes": 5})})
     connection = agentd.accept()
     connection.welcome()
     for after in ("", "77"):

@@ -42,6 +42,16 @@ START_TEST(what_became_of_an_order_is_told_when_it_is_done_and_when_it_cannot_be
     ck_assert(w.outcome("", true, 0).starts_with("waits: "));
     w.run_for(s(2));
     ck_assert_text(w.outcome("", true, 0), "done: job n1.1 is frozen on n2");
+    JobReport& stands = w.jobs.at(w.job).report;
+    const JobReport before_it = stands;
+    stands.in_place = true;
+    stands.cannot_move = souk::Cause(CauseCode::dump_failed, "no room for its image");
+    w.tell(w.jobs.at(w.job));
+    ck_assert_text(w.outcome("", true, 0),
+                   "done: job n1.1 is stopped in memory on n2, as it cannot be frozen: no room for "
+                   "its image");
+    stands = before_it;
+    w.tell(w.jobs.at(w.job));
 
     w.refuse = [](const Order& o) {
         return std::optional(OrderFailed{o.id, o.seq, o.node, "the image is damaged"});

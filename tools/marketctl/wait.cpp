@@ -52,7 +52,8 @@ void wait_for_order(CtlQuestion& question, int64_t limit_s) {
             return std::to_string(o.value(key, uint64_t{0}));
         };
         return CtlQuestion{"await",
-                           {job, node, what, count("failures"), count("migrations"),
+                           {job, node, what, count("failures"),
+                            count(what == "freeze" ? "freezes" : "migrations"),
                             std::to_string(limit_s * 1000)},
                            nullptr,
                            {},
