@@ -26,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -393,6 +394,46 @@ int unlink_of_job(int directory, const char* path, int flags) {
 }
 
 int unlink(const char* path) { return unlink_of_job(AT_FDCWD, path, 0); }
+
+// CRIU makes a directory that the job has open and that was deleted once more, under its name, sets
+// whose it is, and removes it again. It takes one that stands there by now for its own
+// (criu/util.c, mkdirpat). All its processes share what was there before.
+enum { names_max = 4096 };
+static struct {
+    unsigned made, found;
+    uint64_t names_made[names_max], names_found[names_max];
+} * directories;
+
+__attribute__((constructor)) static void share_directories(void) {
+    if (getenv("SOUK_AS") == NULL || getenv("SOUK_DUMP") != NULL) return;
+    void* const room =
+        mmap(NULL, sizeof *directories, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (room != MAP_FAILED) directories = room;
+}
+
+static uint64_t number_of(const char* path) {
+    uint64_t number = 14695981039346656037U;  // FNV-1a
+    for (; *path != '\0'; ++path) number = (number ^ (unsigned char)*path) * 1099511628211U;
+    return number;
+}
+
+static bool is_among(const uint64_t* names, unsigned count, uint64_t name) {
+    for (unsigned i = 0; i < count && i < names_max; ++i)
+        if (names[i] == name) return true;
+    return false;
+}
+
+static void add_name(uint64_t* names, unsigned* count, uint64_t name) {
+    const unsigned at = __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
+    if (at < names_max) names[at] = name;
+}
+
+static bool was_there_before(const char* path) {
+    return directories != NULL &&
+           (directories->found > names_max ||
+            is_among(directories->names_found, directories->found, number_of(path)));
+}
+
 int rmdir(const char* path) { return unlink_of_job(AT_FDCWD, path, AT_REMOVEDIR); }
 
 // Memory that CRIU has just made, which is nobody's but its user's.
@@ -407,6 +448,11 @@ static bool is_new_memory(int fd) {
 }
 
 int fchownat(int directory, const char* path, uid_t to, gid_t group, int flags) {
+    if (directory == AT_FDCWD && was_there_before(path)) {
+        refuse("a directory that it has open was deleted, and another one has its name by now");
+        errno = EEXIST;
+        return -1;
+    }
     if (directory == AT_FDCWD && is_spared(path)) return 0;
     if (must_be_users() && path[0] == 0 && (flags & AT_EMPTY_PATH) != 0 && to == uid &&
         is_users_group(group) && is_new_memory(directory))
@@ -454,8 +500,19 @@ int rename(const char* from, const char* to) {
     AS_USER(from, syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 
-int mkdirat(int directory, const char* path, mode_t mode) {
+static int make_as_user(int directory, const char* path, mode_t mode) {
     AS_USER(path, syscall(SYS_mkdirat, directory, path, mode));
+}
+
+int mkdirat(int directory, const char* path, mode_t mode) {
+    const int done = make_as_user(directory, path, mode);
+    const uint64_t name = number_of(path);
+    if (directories == NULL || (done != 0 && errno != EEXIST)) return done;
+    if (done == 0)
+        add_name(directories->names_made, &directories->made, name);
+    else if (!is_among(directories->names_made, directories->made, name))
+        add_name(directories->names_found, &directories->found, name);
+    return done;
 }
 int mkdir(const char* path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode); }
 

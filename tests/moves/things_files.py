@@ -230,6 +230,16 @@ def directory(place):
     return look
 
 
+@row(KINDS, "a directory that was deleted, while another one has its name", alone=True,
+     outcome=Refused("restore_failed", "another one has its name", check=False))
+def deleted_directory_replaced(place):
+    os.mkdir(f"{place}/build")
+    fd = os.open(f"{place}/build", os.O_RDONLY | os.O_DIRECTORY)
+    os.rmdir(f"{place}/build")
+    os.mkdir(f"{place}/build")
+    return lambda: [os.fstat(fd).st_nlink, os.path.isdir(f"{place}/build")]
+
+
 @row(KINDS, "a directory that was deleted")
 def deleted_directory(place):
     os.mkdir(f"{place}/gone")
