@@ -542,6 +542,7 @@ def tries_jobs(hostile, own):
     def report(home, number=5, phase=1, **more):
         return encode({1: {1: {1: home, 2: number}, 2: {1: 30_000_000, 4: 1}, 4: "ada", 8: phase,
                            **more}})
+
     def no(job):
         """Why that job does not come, when its share of questions is back."""
         def said():
@@ -549,6 +550,7 @@ def tries_jobs(hostile, own):
             code = "malformed" if kind == ERROR else CAUSES[body[3][0]]
             return code != "too_many" and code
         return until("its share of questions is back", said)
+
     assert no(report("n1")) == "not_allowed"
     hostile.towards.terms("uni", "--most-cpus", "1")
     assert no(report("n1", phase=3)) == "not_possible"
