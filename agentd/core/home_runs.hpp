@@ -117,8 +117,8 @@ class HomeRuns {
         Cause paused;
         int32_t pid = 0, pid_told = 0;  // of `pid_epoch`
         Epoch pid_epoch;
-        Nanos cpu_told;                     // the CPU time that the market knows of
-        int64_t memory_told = 0;            // likewise, of the most memory
+        Nanos cpu_told;           // the CPU time that the market knows of
+        int64_t memory_told = 0;  // likewise, of the most memory
         std::map<NodeName, Refusal> no_user;
     };
     State& state(const HomeJob& job) { return jobs_[job.id.seq]; }

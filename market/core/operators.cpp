@@ -179,9 +179,10 @@ Operators::Outcome Operators::outcome(const JobId& id, const NodeName& name, boo
     if (there && !Orders::in_transit(*job)) {
         if (phase == JobPhase::waiting) return {true, true, "job " + id.text() + " waits"};
         if (freezes && r.in_place)
-            return {true, true,
-                    "job " + id.text() + " is stopped in memory on " + r.where +
-                        (r.cannot_move.empty() ? "" : ", as it cannot be frozen: " + *r.cannot_move)};
+            return {
+                true, true,
+                "job " + id.text() + " is stopped in memory on " + r.where +
+                    (r.cannot_move.empty() ? "" : ", as it cannot be frozen: " + *r.cannot_move)};
         return {true, true,
                 "job " + id.text() + (freezes ? " is frozen on " : " runs on ") + r.where};
     }

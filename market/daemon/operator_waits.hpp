@@ -17,8 +17,8 @@ class OperatorWaits {
         : loop_(loop), market_(market), connections_(connections) {}
 
     // The arguments: ID, NODE or -, freeze or run; the failures and, of a freeze, the freezes,
-    // otherwise the migrations that the order's answer said; how many milliseconds at most. An error: the caller may not wait, or too many
-    // do.
+    // otherwise the migrations that the order's answer said; how many milliseconds at most. An
+    // error: the caller may not wait, or too many do.
     Status await(uint64_t connection, const wire::CtlRequest& request);
     // Answers those whose order has an end or whose time is over. To be called when what came in is
     // decided and durable.

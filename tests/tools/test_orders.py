@@ -94,9 +94,8 @@ def test_an_order_waits_for_what_becomes_of_it_and_says_so(start, agentd, args, 
     connection.welcome()
     request = connection.expect("ctl_request")
     assert request[3] == [[w for w in args if w in ("move", "freeze", "thaw")][0].encode()]
-    connection.send("ctl_reply", {1: request[1][0], 2: True,
-                                  4: json.dumps({"id": "n1.1", "failures": 3, "migrations": 2,
-                                                  "freezes": 5})})
+    before = {"id": "n1.1", "failures": 3, "migrations": 2, "freezes": 5}
+    connection.send("ctl_reply", {1: request[1][0], 2: True, 4: json.dumps(before)})
     connection = agentd.accept()
     connection.welcome()
     for after in ("", "77"):

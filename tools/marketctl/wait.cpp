@@ -51,16 +51,16 @@ void wait_for_order(CtlQuestion& question, int64_t limit_s) {
         const auto count = [&](const char* key) {
             return std::to_string(o.value(key, uint64_t{0}));
         };
-        return CtlQuestion{"await",
-                           {job, node, what, count("failures"),
-                            count(what == "freeze" ? "freezes" : "migrations"),
-                            std::to_string(limit_s * 1000)},
-                           nullptr,
-                           {},
-                           nullptr,
-                           {},
-                           {"job", job},
-                           order_progress};
+        return CtlQuestion{
+            "await",
+            {job, node, what, count("failures"), count(what == "freeze" ? "freezes" : "migrations"),
+             std::to_string(limit_s * 1000)},
+            nullptr,
+            {},
+            nullptr,
+            {},
+            {"job", job},
+            order_progress};
     };
 }
 
