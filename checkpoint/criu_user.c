@@ -507,11 +507,16 @@ static int make_as_user(int directory, const char* path, mode_t mode) {
 int mkdirat(int directory, const char* path, mode_t mode) {
     const int done = make_as_user(directory, path, mode);
     const uint64_t name = number_of(path);
-    if (directories == NULL || (done != 0 && errno != EEXIST)) return done;
+    const int why = errno;
+    struct stat st;
+    if (directories == NULL) return done;
     if (done == 0)
         add_name(directories->names_made, &directories->made, name);
-    else if (!is_among(directories->names_made, directories->made, name))
+    else if (why == EEXIST && !is_among(directories->names_made, directories->made, name) &&
+             syscall(SYS_newfstatat, directory, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+             S_ISDIR(st.st_mode))
         add_name(directories->names_found, &directories->found, name);
+    errno = why;
     return done;
 }
 int mkdir(const char* path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode); }
