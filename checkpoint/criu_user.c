@@ -189,14 +189,19 @@ static bool is_opened_by_criu(const char* path) {
 // -------------------------------------------------------------------------------------------------
 // deleted files whose directory is not the user's to write to
 
-// Returns the path of the copy of the file at `path`. Callers pass paths with and without the first
-// slash, so the name does not depend on it.
+// A number for the path (FNV-1a). Callers pass paths with and without the first slash, so it does
+// not depend on that.
+static uint64_t number_of(const char* path) {
+    uint64_t number = 14695981039346656037U;
+    while (*path == '/') ++path;
+    for (; *path != 0; ++path) number = (number ^ (unsigned char)*path) * 1099511628211U;
+    return number;
+}
+
+// Returns the path of the copy of the file at `path`.
 static const char* copy_of(const char* path) {
     static char name[64];
-    uint64_t hash = 14695981039346656037U;
-    while (*path == '/') ++path;
-    for (; *path != 0; ++path) hash = (hash ^ (unsigned char)*path) * 1099511628211U;
-    snprintf(name, sizeof name, COPIES "/%016llx", (unsigned long long)hash);
+    snprintf(name, sizeof name, COPIES "/%016llx", (unsigned long long)number_of(path));
     return name;
 }
 
@@ -394,47 +399,43 @@ int unlink_of_job(int directory, const char* path, int flags) {
 }
 
 int unlink(const char* path) { return unlink_of_job(AT_FDCWD, path, 0); }
+int rmdir(const char* path) { return unlink_of_job(AT_FDCWD, path, AT_REMOVEDIR); }
 
 // CRIU makes a directory that the job has open and that was deleted once more, under its name, sets
 // whose it is, and removes it again. It takes one that stands there by now for its own
 // (criu/util.c, mkdirpat). All its processes share what was there before.
 enum { names_max = 4096 };
-static struct {
-    unsigned made, found;
-    uint64_t names_made[names_max], names_found[names_max];
-} * directories;
+struct names {
+    unsigned count;
+    uint64_t all[names_max];
+};
+static struct { struct names made, found; } * directories;
 
 __attribute__((constructor)) static void share_directories(void) {
-    if (getenv("SOUK_AS") == NULL || getenv("SOUK_DUMP") != NULL) return;
-    void* const room =
-        mmap(NULL, sizeof *directories, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (room != MAP_FAILED) directories = room;
+    if (getenv("SOUK_AS") != NULL) directories = shared_in_restore(sizeof *directories);
 }
 
-static uint64_t number_of(const char* path) {
-    uint64_t number = 14695981039346656037U;  // FNV-1a
-    for (; *path != '\0'; ++path) number = (number ^ (unsigned char)*path) * 1099511628211U;
-    return number;
+void* shared_in_restore(size_t bytes) {
+    if (getenv("SOUK_DUMP") != NULL) return NULL;
+    void* const room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return room == MAP_FAILED ? NULL : room;
 }
 
-static bool is_among(const uint64_t* names, unsigned count, uint64_t name) {
-    for (unsigned i = 0; i < count && i < names_max; ++i)
-        if (names[i] == name) return true;
+static bool has_name(const struct names* names, uint64_t name) {
+    for (unsigned i = 0; i < names->count && i < names_max; ++i)
+        if (names->all[i] == name) return true;
     return false;
 }
 
-static void add_name(uint64_t* names, unsigned* count, uint64_t name) {
-    const unsigned at = __atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
-    if (at < names_max) names[at] = name;
+static void add_name(struct names* names, uint64_t name) {
+    const unsigned at = __atomic_fetch_add(&names->count, 1, __ATOMIC_RELAXED);
+    if (at < names_max) names->all[at] = name;
 }
 
 static bool was_there_before(const char* path) {
     return directories != NULL &&
-           (directories->found > names_max ||
-            is_among(directories->names_found, directories->found, number_of(path)));
+           (directories->found.count > names_max || has_name(&directories->found, number_of(path)));
 }
-
-int rmdir(const char* path) { return unlink_of_job(AT_FDCWD, path, AT_REMOVEDIR); }
 
 // Memory that CRIU has just made, which is nobody's but its user's.
 static bool is_new_memory(int fd) {
@@ -511,11 +512,11 @@ int mkdirat(int directory, const char* path, mode_t mode) {
     struct stat st;
     if (directories == NULL) return done;
     if (done == 0)
-        add_name(directories->names_made, &directories->made, name);
-    else if (why == EEXIST && !is_among(directories->names_made, directories->made, name) &&
+        add_name(&directories->made, name);
+    else if (why == EEXIST && !has_name(&directories->made, name) &&
              syscall(SYS_newfstatat, directory, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
              S_ISDIR(st.st_mode))
-        add_name(directories->names_found, &directories->found, name);
+        add_name(&directories->found, name);
     errno = why;
     return done;
 }

@@ -121,6 +121,9 @@ int open_image(const char* name, int flags);
 void set_sockets(void);
 bool is_held(pid_t process);
 int file_of(pid_t process, int fd);
+/* criu_user.c: memory of zeros that all processes of this CRIU share; NULL: it dumps, or there is
+ * none. To be called as it begins. */
+void* shared_in_restore(size_t bytes);
 /* criu_user.c: a line of CRIU's log, from which agentd takes why a dump or a restore is refused. */
 __attribute__((format(printf, 1, 2))) void refuse(const char* why, ...);
 /* criu_epolls.c: a list beside the image, which this dump begins anew. */

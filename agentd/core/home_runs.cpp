@@ -159,16 +159,17 @@ void HomeRuns::refuses_user(const HomeJob& job, const NodeName& node, const std:
     constexpr size_t most = 256;
     State& s = state(job);
     if (s.no_user.size() >= most && !s.no_user.contains(node)) s.no_user.clear();
-    Refusal& r = s.no_user[node];
-    r.pause = std::clamp(r.pause + r.pause, pause_least, pause_most);
-    r.until = now + r.pause;
+    // All jobs of the user have been refused together.
+    Refusal& r = s.no_user.try_emplace(node, Refusal{{pause_least, pause_most, job.id.seq}, {}, {}})
+                     .first->second;
+    r.until = now + r.pause.next();
     r.why = why;
 }
 
 std::vector<NodeName> HomeRuns::no_user(const HomeJob& job, Nanos now) const {
     std::vector<NodeName> nodes;
     for (const auto& [node, refusal] : seen(job).no_user)
-        if (refusal.until != Nanos::never() && now < refusal.until) nodes.push_back(node);
+        if (refusal.until && now < *refusal.until) nodes.push_back(node);
     return nodes;
 }
 
@@ -255,15 +256,20 @@ void HomeRuns::went_back(const HomeJob& job) {
 Nanos HomeRuns::due(const HomeJob& job) const {
     const State& s = seen(job);
     Nanos due = s.deadline;
-    for (const auto& [node, refusal] : s.no_user) due = std::min(due, refusal.until);
+    for (const auto& [node, refusal] : s.no_user)
+        due = std::min(due, refusal.until.value_or(Nanos::never()));
     return due;
 }
 
 void HomeRuns::overdue(const HomeJob& job, const HomeTurn& turn) {
     bool may_again = false;
     for (auto& [node, refusal] : state(job).no_user)
-        if (refusal.until <= turn.now) may_again = true, refusal.until = Nanos::never();
-    if (may_again) turn.report(job);  // the market knows of no span
+        if (refusal.until && *refusal.until <= turn.now) {
+            refusal.until.reset();
+            may_again = true;
+        }
+    // The market keeps the job from these nodes until it hears that it need not.
+    if (may_again) turn.report(job);
     Nanos& deadline = state(job).deadline;
     if (deadline > turn.now) return;
     deadline = turn.now + limits_.step_patience;

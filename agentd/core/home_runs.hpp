@@ -14,6 +14,7 @@
 #include "agentd/core/home_expels.hpp"
 #include "agentd/core/home_leases.hpp"
 #include "agentd/core/home_turn.hpp"
+#include "kernel/base/retry.hpp"
 
 namespace souk {
 
@@ -100,10 +101,10 @@ class HomeRuns {
 
   private:
     // A node does not take the job's user. It is tried again after a while, as its owner may have
-    // changed his mind; the pause doubles with each refusal.
+    // changed his mind.
     struct Refusal {
-        Nanos until = Nanos::never();  // never: it may be tried again
-        Nanos pause;
+        RetryPause pause;
+        std::optional<Nanos> until;  // none: it may be tried again
         std::string why;
     };
     struct State {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // AtReserve: an algorithm in which bids displace nobody, so that everybody pays just the reserves
-// of the place: balance (balance.cpp) and the queues (first_come.cpp, backfilling.cpp) are
-// such.
+// of the place: balance (balance.cpp) and the queues (first_come.cpp, backfilling.cpp) are such.
 #pragma once
 
 #include <algorithm>

@@ -7,9 +7,9 @@
 // before: a start that failed, a node that left, a limit, a wait.
 //
 // Nobody else sees a difference: the turns of the user are the same ones, so others rank before and
-// after as many equal jobs as ever. Two jobs that exchange their turns are both told to
-// the solver before it decides. A change moves at most one job of each class of
-// machines. The data lie in the jobs; it owns the lists of equal ones. Pure; part of Market.
+// after as many equal jobs as ever. Two jobs that exchange their turns are both told to the solver
+// before it decides. A change moves at most one job of each class of machines. The data lie in the
+// jobs; it owns the lists of equal ones. Pure; part of Market.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Decider: who decides in a simulated market in place of the market's own solver: somebody's
-// program. It is told what happened, and says where every job is to be. One
-// for each run, owned by it.
+// program. It is told what happened, and says where every job is to be. One for each run, owned by
+// it.
 #pragma once
 
 #include <cstdint>

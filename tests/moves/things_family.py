@@ -102,33 +102,37 @@ def other_thread(work):
     return lambda: (asks.put(1), says.get())[1]
 
 
-@row(FAMILY, "a thread with a working directory of its own (CLONE_FS)", alone=True,
-     outcome=Refused("dump_refused", "a thread with its own working directory"))
-def thread_fs(place):
-    def work():
-        call("unshare", 0x200)
-        os.chdir("/")
-        return os.getcwd
-    return other_thread(work)
+def parts_with(flag, then):
+    """The other thread parts with what that flag names; `then` gives its look."""
+    def parted():
+        call("unshare", flag)
+        return then()
+    return lambda place: other_thread(parted)
 
 
-@row(FAMILY, "a thread with descriptors of its own (CLONE_FILES)", alone=True,
-     outcome=Refused("dump_refused", "a thread with its own descriptors"))
-def thread_files(place):
-    def work():
-        call("unshare", 0x400)
-        fd = os.open("/", os.O_RDONLY)
-        return lambda: os.fstat(fd).st_ino
-    return other_thread(work)
+def goes_to_root():
+    os.chdir("/")
+    return os.getcwd
 
 
-@row(FAMILY, "a thread with a network of its own", alone=True,
-     outcome=Refused("dump_refused", "a thread with a namespace of its own (net)"))
-def thread_net(place):
-    def work():
-        call("unshare", 0x40000000)
-        return lambda: os.readlink("/proc/thread-self/ns/net") == os.readlink("/proc/self/ns/net")
-    return other_thread(work)
+def opens_root():
+    fd = os.open("/", os.O_RDONLY)
+    return lambda: os.fstat(fd).st_ino
+
+
+def compares_networks():
+    return lambda: os.readlink("/proc/thread-self/ns/net") == os.readlink("/proc/self/ns/net")
+
+
+for what, flag, then, words in [
+        ("a working directory of its own (CLONE_FS)", 0x200, goes_to_root,
+         "a thread with its own working directory"),
+        ("descriptors of its own (CLONE_FILES)", 0x400, opens_root,
+         "a thread with its own descriptors"),
+        ("a network of its own", 0x40000000, compares_networks,
+         "a thread with a namespace of its own (net)")]:
+    row(FAMILY, f"a thread with {what}", alone=True, outcome=Refused("dump_refused", words))(
+        parts_with(flag, then))
 
 
 @row(FAMILY, "a child with the same working directory (CLONE_FS)", alone=True,
