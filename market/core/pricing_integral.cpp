@@ -116,15 +116,14 @@ class Integral {
             if (done > 0 && placements_ >= placements_max) break;
             ++done;
             for (; next < bids_.size() && bids_[next].rank < q.rank; ++next)
-                put(rooms, bids_[next]);
+                taken_.push_back(put(rooms, bids_[next]));
             without = rooms;
             // its room is not among the free: it is what it would compete for
-            const std::vector<uint32_t> own{q.job};
-            for (const uint32_t j : q.whole ? market_.gangs()[q.gang].required : own) {
-                const SolverJob& job = market_.jobs()[j];
-                for (size_t p = 0; !job.competing && p < machines_.size(); ++p)
-                    if (machines_[p].machine == job.slot) give(without, p, j);
-            }
+            const std::vector<HeldRoom> held = held_by(q);
+            if (is_wanted(q, held))
+                leave_wanted(q, held, without);
+            else
+                for (const HeldRoom& h : held) give(without, h.place, h.job);
             if (q.whole)
                 price_gang(q, without, next, prices);
             else
@@ -135,8 +134,52 @@ class Integral {
     uint64_t placements() const { return placements_; }
 
   private:
+    struct HeldRoom {
+        size_t place;
+        uint32_t job;
+    };
+    // The rooms that the payer has without competing for them.
+    std::vector<HeldRoom> held_by(const PayerBid& q) const {
+        const std::vector<uint32_t> own{q.job};
+        std::vector<HeldRoom> held;
+        for (const uint32_t j : q.whole ? market_.gangs()[q.gang].required : own) {
+            const SolverJob& job = market_.jobs()[j];
+            for (size_t p = 0; !job.competing && p < machines_.size(); ++p)
+                if (machines_[p].machine == job.slot) held.push_back({p, j});
+        }
+        return held;
+    }
+    bool is_own(const PayerBid& bid, const PayerBid& q) const {
+        return by_user_ && bid.user == q.user && !bid.whole;
+    }
+    // Whether one that ranks before q might take such a room if it were free. At worst a yes is
+    // wrong, which costs time alone.
+    bool is_wanted(const PayerBid& q, const std::vector<HeldRoom>& held) const {
+        for (const HeldRoom& h : held)
+            for (size_t i = 0; i < taken_.size(); ++i)
+                if (taken_[i] > h.place && machines_[h.place].reserve <= bids_[i].value &&
+                    !is_own(bids_[i], q))
+                    return true;
+        return false;
+    }
+    // The rooms that are left when those who rank before q choose from nothing and q's own is among
+    // the free. Jobs of its user have what they have without it, so that they do not price q.
+    void leave_wanted(const PayerBid& q, const std::vector<HeldRoom>& held, Rooms& rooms) {
+        std::vector<bool> placed(gangs_.size());
+        for (size_t g = 0; g < gangs_.size(); ++g) placed[g] = gangs_[g] && gangs_[g]->placed;
+        rooms = Rooms(machines_, named_);
+        for (size_t i = 0; i < taken_.size(); ++i)
+            if (is_own(bids_[i], q) && taken_[i] < rooms.size()) take(rooms, taken_[i], bids_[i]);
+        for (const HeldRoom& h : held) give(rooms, h.place, h.job);
+        for (size_t i = 0; i < taken_.size(); ++i)
+            if (!is_own(bids_[i], q)) put(rooms, bids_[i]);
+        for (size_t g = 0; g < gangs_.size(); ++g)
+            if (gangs_[g]) gangs_[g]->placed = placed[g];
+    }
+
     static NamedRooms empty_named(const Allocator& market, const std::vector<EmptyMachine>& all) {
         std::vector<uint32_t> places;
+        places.reserve(all.size());
         for (const EmptyMachine& one : all) places.push_back(one.machine);
         return named_left(market, places, [](const auto& guest) { return guest.rank.is_top(); });
     }
@@ -169,10 +212,12 @@ class Integral {
         if (b.whole) return put_gang(rooms, b);
         if (b.gang != Allocator::none && !with_gang(b.gang)) return rooms.size();
         const size_t p = first(rooms, 0, b);
-        if (p < rooms.size()) rooms.take(p, b.cpus, b.memory_mb);
-        if (p < rooms.size() && b.named)
-            rooms.named.take(p, market_.takes_named(b.job), market_.takes_licences(b.job));
+        if (p < rooms.size()) take(rooms, p, b);
         return p;
+    }
+    void take(Rooms& rooms, size_t p, const PayerBid& b) const {
+        rooms.take(p, b.cpus, b.memory_mb);
+        if (b.named) rooms.named.take(p, market_.takes_named(b.job), market_.takes_licences(b.job));
     }
     bool with_gang(uint32_t gang) const {
         return gangs_[gang] ? gangs_[gang]->placed : market_.runs(market_.gangs()[gang]);
@@ -328,6 +373,7 @@ class Integral {
     const std::vector<EmptyMachine> machines_;
     const NamedRooms named_;
     std::vector<PayerBid> bids_;  // by rank
+    std::vector<size_t> taken_;   // by bid: the last place that it takes; those before a payer
     std::vector<std::optional<GangBid>> gangs_;
     uint64_t placements_ = 0;
 };

@@ -246,6 +246,8 @@ class ByUser {
                 user.other(turn, later_of(user, turn)) >= static_cast<int64_t>(ranks.size()))
                 continue;
             const auto cls = q.competing ? std::optional<size_t>(0) : class_with(q, memory_max);
+            // one that ranks before it may want that room
+            if (cls && *cls > 0 && turn > begins_[*cls - 1] + classes_[*cls - 1].used) continue;
             if (cls) unseated_.push_back({j, turn, user, *cls});
         }
     }

@@ -283,6 +283,14 @@ class Payer {
     Money lowest_above_{INT64_MAX};
 };
 
+// Whether the hole that `taker` takes first goes to a job of q's user that ranks before q.
+bool own_takes(const Allocator& market, std::span<const Base::Bid> bids, uint32_t taker,
+               uint32_t turn, uint32_t q) {
+    for (; taker != no_place && taker < turn; taker = bids[taker].taker)
+        if (market.details(bids[taker].job).user == market.details(q).user) return true;
+    return false;
+}
+
 // Whose user has bids that rank after it.
 class OwnLater {
   public:
@@ -343,7 +351,8 @@ void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool
                    p != no_place) {  // the room that it holds is what it would compete for
             const int32_t cpus = places[p].cpus + 1;
             if (!base.has_memory(cpus, places[p].memory_mb + q.memory_mb)) continue;
-            if (cpus > 0) hole = p, taker = base.first_taker(p, t);
+            if (cpus > 0) hole = p, taker = base.first_taker(p, 0);
+            if (by_user && own_takes(market, bids, taker, t, j)) continue;
         }
         if (!q.competing && q.memory_mb > base.memory_max()) continue;
         std::vector<uint32_t> barred;

@@ -20,10 +20,12 @@ namespace {
 // value to 0. At each bid and each reserve that it passes, the greedy algorithm starts from an
 // empty market without the job, and places all bids that are not below. `by_user`: the jobs of its
 // user that rank after it are left out too.
+// Long: the definition in one piece, as docs/market.md has it.
 std::vector<Money> naive_integral(Allocator& market, bool by_user = false) {
     struct Place {
         const Allocator::Machine* machine;
         int64_t cpus, memory_mb;
+        void take(int64_t some_cpus, int64_t some_mb) { cpus -= some_cpus, memory_mb -= some_mb; }
     };
     std::vector<Place> empty;
     std::vector<Money> reserves;
@@ -62,13 +64,30 @@ std::vector<Money> naive_integral(Allocator& market, bool by_user = false) {
                     return std::min(p.machine->spec.speed, own.spec.speed);
             return 0;
         };
-        auto next = order.begin();
-        for (; next != order.end() && market.jobs()[*next].rank < payer.rank; ++next) put(*next);
-        // a payer that is not in the order holds its room, so it competes for that room when its
-        // turn comes
-        for (Place& p : places)
-            if (!payer.competing && p.machine == &own)
-                p.cpus += payer.cpus, p.memory_mb += payer.memory_mb;
+        const auto turn = std::find_if(order.begin(), order.end(), [&](uint32_t j) {
+            return !(market.jobs()[j].rank < payer.rank);
+        });
+        const auto is_own = [&](uint32_t j) { return by_user && market.details(j).user == user; };
+        std::for_each(order.begin(), turn, put);
+        // A payer that is not in the order holds its room, so it competes for that room: the others
+        // choose anew, and those of its user have what they had without it.
+        if (!payer.competing) {
+            std::vector<Place> left = empty;
+            places = empty;
+            for (auto at = order.begin(); at != turn; ++at) {
+                const std::vector<Place> were = places;
+                put(*at);
+                for (size_t p = 0; p < left.size() && is_own(*at); ++p)
+                    left[p].take(were[p].cpus - places[p].cpus,
+                                 were[p].memory_mb - places[p].memory_mb);
+            }
+            places = left;
+            for (Place& p : places)
+                if (p.machine == &own) p.take(-payer.cpus, -payer.memory_mb);
+            for (auto at = order.begin(); at != turn; ++at)
+                if (!is_own(*at)) put(*at);
+        }
+        auto next = turn;
         std::vector<Money> levels = reserves;
         for (const uint32_t j : order) levels.push_back(market.jobs()[j].value);
         levels.push_back(payer.value);
@@ -267,7 +286,7 @@ START_TEST(where_users_are_bidders_the_closed_forms_are_what_the_integral_gives)
                           format_money(closed[j]).c_str(), format_money(integral[j]).c_str());
         }
     }
-    ck_assert_msg(ranked > 2'500 && pinned > 500 && given > ranked + 500 && left > 500,
+    ck_assert_msg(ranked > 2'500 && pinned > 400 && given > ranked + 500 && left > 500,
                   "%zu were given, %zu of them by ranks, %zu pinned; %zu were not", given, ranked,
                   pinned, left);
 }

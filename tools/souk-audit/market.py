@@ -180,21 +180,29 @@ class Market(Places):
             price = max(at.r, min(price, job.v * at.s // self.top))
         return min(price, job.v)
 
-    def without(self, job):
-        """The rooms that the bids before the job leave, and the bids after it."""
-        rooms = {n.index: list(self.room[n.index]) for n in self.accepting}
-        after = []
-        for other in self.competing:
-            if other is job:
-                continue
-            if self.rank[other.index] < self.rank[job.index]:
-                self.put(rooms, other)
-            else:
-                after.append(other)
-        if not job.competes() and job.slot in rooms:  # its room is what it competes for from here
+    def empty(self):
+        return {n.index: list(self.room[n.index]) for n in self.accepting}
+
+    def without(self, job, by_user):
+        """The rooms that the bids before the job leave, and the bids after it. A job that does not
+        compete has its own room back for this: the others choose among that, too, and the jobs of
+        its user have what they have without it."""
+        others = [other for other in self.competing if other is not job]
+        before = [other for other in others if self.rank[other.index] < self.rank[job.index]]
+        rooms = self.empty()
+        took = [self.put(rooms, other) for other in before]
+        if not job.competes() and job.slot in rooms:
+            rooms = self.empty()
             rooms[job.slot][0] += job.c
             rooms[job.slot][1] += job.m
-        return rooms, after
+            for other, node in zip(before, took):
+                if by_user and other.u == job.u and node:
+                    rooms[node.index][0] -= other.c
+                    rooms[node.index][1] -= other.m
+            for other in before:
+                if not (by_user and other.u == job.u):
+                    self.put(rooms, other)
+        return rooms, others[len(before):]
 
     def admits(self, n, job, bid):
         return self.least[n.index] <= bid and n.index not in job.barred
@@ -214,7 +222,7 @@ class Market(Places):
         """(high, low, speed, node, other) with falling bids: for a bid between low and high the job
         would get this node; below low it loses it to the other job, or to the node's own reserve
         (None). The others choose in the order of their bids, from nothing."""
-        rooms, after = self.without(job)
+        rooms, after = self.without(job, by_user)
         high = job.v
         for other in after + [None]:
             if other and by_user and other.u == job.u:
@@ -245,7 +253,7 @@ class Market(Places):
         """Under proportional_share the order is the turn, whatever the bids: each bid after the
         job's turn that takes its best place, and each reserve above such a bid, had to be met."""
         own = min(self.nodes[job.slot].s, self.top)
-        rooms, after = self.without(job)
+        rooms, after = self.without(job, by_user)
         bid, total, tried = job.v, 0, 0
 
         def best_from(start):
