@@ -34,15 +34,16 @@ std::optional<Money> Bidding::usual_price_now(Nanos now) {
     return usual_;
 }
 
-void Bidding::sample(Nanos now) {
-    if (!samples_.wants(now, context_.calendar) || settling_.is_on()) return;
+bool Bidding::sample(Nanos now) {
+    if (!samples_.wants(now, context_.calendar) || settling_.is_on()) return false;
     const auto reported = [](const auto& entry) { return entry.second.record.has_report; };
-    if (std::none_of(book_.nodes().begin(), book_.nodes().end(), reported)) return;
+    if (std::none_of(book_.nodes().begin(), book_.nodes().end(), reported)) return false;
     std::vector<Offer> offers;
     for (const auto& [name, node] : book_.nodes())
         if (const auto spec = solver_.provider(node.key); spec && spec->accepting)
             offers.push_back({spec->speed, solver_.next_price(node.key)});
     samples_.add(now, context_.calendar, std::move(offers));
+    return true;
 }
 
 }  // namespace souk::market

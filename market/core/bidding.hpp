@@ -34,8 +34,8 @@ class Bidding {
 
     void load(PriceRecord record) { samples_.load(std::move(record)); }
     const PriceHistory& history() const { return samples_.history(); }
-    // Adds the prices of this minute to the history, once a minute.
-    void sample(Nanos now);
+    // Adds the prices of this minute to the history, once a minute. True: it has.
+    bool sample(Nanos now);
     Nanos next_sample() const { return samples_.next(); }
     std::vector<StoreOp> take_changed() { return samples_.take_changed(); }
 

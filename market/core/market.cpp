@@ -544,7 +544,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     explain_.refresh_comments(now);
     funds_.reckon_days(now);
     reports_.ask_again(now, out);
-    bids_.sample(now);
+    if (bids_.sample(now) && !allocation_.outside().decides()) prices_.lower_held(now);
     flush(now, out);
 }
 

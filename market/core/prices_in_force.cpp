@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernel/base/check.hpp"
 #include "market/core/orders.hpp"
 #include "market/core/places.hpp"
 
@@ -42,6 +43,64 @@ bool PricesInForce::take(const Payment& p, Nanos now) {
     // The bid or the reserve may have changed since the price was reckoned.
     const Money least = std::min(node->record.report.reserve, job->bid);
     return billing_.set_price(*job, std::clamp(p.price, least, job->bid), now);
+}
+
+std::vector<JobKey> PricesInForce::held() const {
+    std::vector<JobKey> all;
+    for (const auto& [name, node] : book_.nodes()) {
+        if (Places::usable(node)) continue;
+        for (const auto& [id, job] : node.jobs)
+            if (job->phase() == JobPhase::running && job->record.report.where == name &&
+                !job->record.unbacked && !booked_price(*job) && job->in_solver)
+                all.push_back(job->key);
+    }
+    return all;
+}
+
+void PricesInForce::lower_held(Nanos now) {
+    constexpr uint64_t steps_max = 100'000;  // about 10 ms
+    constexpr int64_t pace_per_one_ns = 1'000'000;
+    if (now < lower_at_) return;
+    std::vector<JobKey> keys = held();
+    if (keys.empty()) return;
+    lower_at_ =
+        now + Nanos{static_cast<int64_t>(solver_.jobs() + solver_.providers()) * pace_per_one_ns};
+    Solver trial = solver_.copy();
+    for (const JobKey key : keys) {
+        const ProviderKey place = trial.place(key);
+        auto node = trial.provider(place);
+        auto job = trial.job(key);
+        if (!node || !job) continue;
+        if (!std::exchange(node->accepting, true)) MUST(trial.change_provider(place, *node));
+        // Nothing but its node keeps it where it is. A component stays: its gang is not told here.
+        if (book_.job_of(key)->reported && !Places::is_rooted(*book_.job_of(key)) &&
+            std::exchange(job->pin, Pin::free) == Pin::stay)
+            trial.change_job(key, *job);
+    }
+    trial.solve(now);
+    Solver::PriceStart start = trial.start_prices();
+    std::ranges::sort(start.rest);
+    std::erase_if(keys, [&](JobKey key) { return !std::ranges::binary_search(start.rest, key); });
+    // Those come first whose turn was not last time.
+    std::sort(keys.begin(), keys.end());
+    std::rotate(keys.begin(), std::upper_bound(keys.begin(), keys.end(), lowered_), keys.end());
+    uint64_t steps = 0;
+    std::vector<Payment> found = std::move(start.payments);
+    while (!keys.empty() && steps < steps_max)
+        for (const Payment& one : trial.more_prices(keys, steps_max - steps, steps)) {
+            lowered_ = one.job;
+            found.push_back(one);
+        }
+    for (const Payment& p : found) {
+        Job* const job = book_.job_of(p.job);
+        if (!job || !holds(*job) || job->phase() != JobPhase::running || job->record.unbacked ||
+            booked_price(*job))
+            continue;
+        const Node* const node = book_.find_node(job->record.report.where);
+        const Money least = node ? std::min(node->record.report.reserve, job->bid) : Money{};
+        const Money price = std::max(p.price, least);
+        if (node && price < job->record.price) billing_.set_price(*job, price, now);
+    }
 }
 
 ProviderNote PricesInForce::note_of(const Node& node) const {

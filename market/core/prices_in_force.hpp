@@ -33,6 +33,10 @@ class PricesInForce final : private PriceRounds::Payers {
     // Puts a piece of a round in force, if it is time for one.
     void refresh(Nanos now) { rounds_.refresh(solver_, *this, now); }
     Nanos next_call() const { return rounds_.next_call(); }
+    // Has who pays a price that holds pay what the place would cost with these bids if its node
+    // took jobs, where that is less, so that no owner keeps a high price by cutting his link. To be
+    // called once a minute; with many jobs it acts more rarely, as it looks at a copy of the whole.
+    void lower_held(Nanos now);
 
     // An owner hears this of his guests and prices.
     ProviderNote note_of(const Node& node) const;
@@ -46,6 +50,7 @@ class PricesInForce final : private PriceRounds::Payers {
     void reckoned(const Solver::PriceStart& round, Nanos now) const override;
     void reckoned(std::span<const Payment> some, Nanos now) const override;
     bool holds(const Job& job) const;
+    std::vector<JobKey> held() const;
     Surplus surplus() const;
 
     const MarketContext& context_;
@@ -54,6 +59,8 @@ class PricesInForce final : private PriceRounds::Payers {
     const Solver& solver_;
     Billing& billing_;
     PriceRounds rounds_;
+    Nanos lower_at_;  // not before
+    JobKey lowered_;  // the last whose price took an integral
 };
 
 }  // namespace souk::market

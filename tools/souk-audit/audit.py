@@ -100,6 +100,9 @@ class Audit(Replay):
         if price == job.offered:
             return  # it was told to start at that, and its place is to be another
         known = {n.id: n.r for n in self.market.nodes.values()}
+        closed = {n.id for n in self.market.nodes.values() if not n.a}
+        if node == before[1] and node in closed and price <= before[0]:
+            candidates.add(price)  # what it would cost if the node took jobs: not reckoned
         candidates.add(before[0])  # its bid or the reserve has passed it
         for reserve in {known.get(node), reserves.get(node)} - {None}:
             for bid in {job.v, bids.get(job.id, job.v)}:

@@ -58,7 +58,8 @@ class Why(Replay):
         text = f"{self.called(job)} pays {money(price)} on {node.id}: "
         if not node.a:
             text = (f"{self.called(job)} pays {money(price)} on {node.id} while it runs: {node.id} "
-                    "takes nobody now, so nobody else can have its place, and the last price holds")
+                    "takes nobody now, so nobody else can have its place, and the last price "
+                    "holds, or what it would cost now where that is less")
             return {**said, "steps": [], "text": text}
         if price != reckoned:
             text += f"it is to be {money(reckoned)}, as "
