@@ -158,6 +158,18 @@ static void look_at_held_files(void) {
     if (processes != NULL) closedir(processes);
 }
 
+bool is_open_in_job(int fd) {
+    struct stat st;
+    const pid_t own = (pid_t)syscall(SYS_getpid);
+    look_at_held_files();
+    if (fstat(fd, &st) != 0) return false;
+    for (size_t i = 0; i < held_count; ++i)
+        if (held[i].inode == st.st_ino &&
+            syscall(SYS_kcmp, held[i].process, own, KCMP_FILE, held[i].fd, fd) == 0)
+            return true;
+    return false;
+}
+
 // A job whose files need more of them is not taken, as it would stand too long.
 enum { comparisons_max = 1 << 20 };
 static size_t comparisons;

@@ -164,8 +164,9 @@ bool criu_trouble_passes(std::string_view error) {
            error.find("Zombie thread not supported") != error.npos ||
            error.find("netlink: The socket has data to read") != error.npos ||
            error.find("urgent data waits") != error.npos ||
-           error.find("waits in a socket") != error.npos ||  // criu_in_flight.c
-           error.find("is on its way between two processes") != error.npos;
+           error.find("waits in a socket") != error.npos ||              // criu_in_flight.c
+           error.find("in the tiles of its processor") != error.npos ||  // criu_tiles.c
+           error.find("is on its way ") != error.npos;
 }
 
 std::string criu_error_lines(std::string_view log, size_t lines_max) {

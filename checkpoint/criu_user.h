@@ -125,7 +125,12 @@ int file_of(pid_t process, int fd);
 __attribute__((format(printf, 1, 2))) void refuse(const char* why, ...);
 /* criu_epolls.c: a list beside the image, which this dump begins anew. */
 int append_to_image(const char* name);
-/* Also there: of /proc/PID/fdinfo what CRIU is to see; before the first thread goes. */
+/* ... whether a process of the job has the same open file as this descriptor of CRIU's. */
+bool is_open_in_job(int fd);
+/* criu_in_flight.c: of an option that CRIU has asked of a socket; tells that it holds back what is
+ * to be sent, and says so. */
+bool holds_back(int fd, int level, int name, const void* value);
+/* criu_epolls.c: of /proc/PID/fdinfo what CRIU is to see; before the first thread goes. */
 int shown_fdinfo(int directory, const char* path, int info);
 void watch_again(void);
 /* criu_inotify.c: before the first thread goes. */

@@ -3,6 +3,7 @@
 import ctypes
 import fcntl
 import os
+import socket
 import struct
 import time
 
@@ -287,6 +288,30 @@ for word, kind in {"of a reader": fcntl.F_RDLCK, "of a writer": fcntl.F_WRLCK}.i
         fcntl.fcntl(fd, 1024, kind)
         return lambda: fcntl.fcntl(fd, 1025)
 
+for word, how in {"flock": fcntl.flock, "lockf by its open file (F_OFD_SETLK)": lambda fd, _:
+                  fcntl.fcntl(fd, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))}.items():
+    @row(LOCKS, f"{word}, whose descriptor is on its way (SCM_RIGHTS)", alone=True,
+         outcome=Refused("dump_refused", "with a lock of it is on its way", check=False))
+    def in_flight(place, how=how):
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        fd = file(place)
+        how(fd, fcntl.LOCK_EX)
+        socket.send_fds(a, [b"locked"], [fd])
+        os.close(fd)
+        kept.append((a, b))
+        return others_lock(place, lambda other: how(other, fcntl.LOCK_EX | fcntl.LOCK_NB))
+
+    @row(LOCKS, f"{word}, a copy of whose descriptor is on its way", alone=True)
+    def in_flight_too(place, how=how):
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        fd = file(place)
+        how(fd, fcntl.LOCK_EX)
+        socket.send_fds(a, [b"locked"], [fd])
+        kept.append((a, b))
+        return others_lock(place, lambda other: how(other, fcntl.LOCK_EX | fcntl.LOCK_NB))
+
+
+kept = []
 
 shown(LOCKS, "nobody else gets one meanwhile", "cluster/test_locks.py::"
       "test_nobody_else_gets_a_lock_while_its_holder_moves_or_lies_frozen")

@@ -324,6 +324,26 @@ def datagrams(place):
     return lambda: struct.unpack("i", fcntl.ioctl(b, termios.FIONREAD, bytes(4)))[0]
 
 
+def held_back(place, send):
+    a, b = keep(socket.socket(socket.AF_INET, DGRAM), socket.socket(socket.AF_INET, DGRAM))
+    b.bind(("127.0.0.1", 0)), b.settimeout(5)
+    a.connect(b.getsockname())
+    send(a)
+    return lambda: [a.getsockopt(17, 1), waits(b)]
+
+
+@row(INET, "the part of a datagram that waits for the rest (MSG_MORE)",
+     outcome=Refused("dump_refused", "waits for the rest of it", check=False))
+def more(place):
+    return held_back(place, lambda s: s.send(b"first", socket.MSG_MORE))
+
+
+@row(INET, "datagrams that are put together (UDP_CORK)",
+     outcome=Refused("dump_refused", "UDP_CORK", check=False))
+def cork(place):
+    return held_back(place, lambda s: s.setsockopt(17, 1, 1))
+
+
 @row(INET, "MPTCP", needs="MPTCP", outcome=Refused("holds_mptcp", "MPTCP"))
 def mptcp(place):
     s, = keep(socket.socket(socket.AF_INET, STREAM, 262))
