@@ -196,7 +196,7 @@ static bool find_holder(int epoll, const struct line* l, struct watched* w) {
 
 // A dump that has failed may have left one.
 int append_to_image(const char* name) {
-    static char begun[2][24];
+    static char begun[3][24];
     bool again = false;
     for (size_t i = 0; i < sizeof begun / sizeof *begun && !again; ++i) {
         again = strcmp(begun[i], name) == 0;

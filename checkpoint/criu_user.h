@@ -101,6 +101,13 @@ bool make_semaphore(int fd, long flags, int* done);
 long told_flags(int fd, long flags);
 /* criu_landlock.c. False: one is not, and that was told. */
 bool is_free_of_landlock(const pid_t* threads, size_t count);
+/* criu_mappings.c. False: one has mappings that cannot be made again, or waits for files by
+ * io_submit(2), and that was told. */
+bool has_usual_mappings(const pid_t* processes, size_t count);
+/* criu_tiles.c: a dump notes which may use the tiles of the processor, and a restore has them ask
+ * for that again. False: it must not be, and that was told. */
+bool note_tiles(const pid_t* threads, size_t count);
+bool give_tiles(void);
 /* criu_fifos.c. False: a job that is frozen to disk has one, and that was told. */
 bool has_no_fifo_of_others(const pid_t* processes, size_t count);
 /* criu_shared.c. False: a thread shares less than CRIU knows, and that was told. */

@@ -114,6 +114,32 @@ def nested(place):
     return lambda: [len(outer.poll(0)), len(inner.poll(0))]
 
 
+@row(EVENTS, "poll by io_submit (IOCB_CMD_POLL)", alone=True,
+     outcome=Refused("dump_refused", "IOCB_CMD_POLL", check=False))
+def aio_poll(place):
+    context = ctypes.c_ulong()
+    syscall(206, 8, ctypes.byref(context))
+    a, b = os.pipe()
+    request = ctypes.create_string_buffer(struct.pack("QIIHhIQQqQII", 7, 0, 0, 5, 0, a, 1, 0, 0, 0,
+                                                      0, 0))
+    held.append((context, request))
+    submit(context, request)
+
+    def look():
+        os.write(b, b"x")
+        event = ctypes.create_string_buffer(32)
+        got = syscall(208, context.value, 0, 1, event, struct.pack("qq", 0, 0))
+        os.read(a, 1)
+        if got:
+            submit(context, request)
+        return [got, event.raw[:8].hex()]
+    return look
+
+
+def submit(context, request):
+    syscall(209, context.value, 1, struct.pack("Q", ctypes.addressof(request)))
+
+
 shown(EVENTS, "epoll of a file that another process has open", "cluster/test_descriptors.py::"
       "test_an_epoll_tells_of_a_file_that_another_process_has_open")
 shown(EVENTS, "inotify", "cluster/test_descriptors.py::"
@@ -246,6 +272,16 @@ row(TERMINALS, "packet mode")(terminal(
 row(TERMINALS, "exclusive (TIOCEXCL)",
     outcome=Differs("A terminal that was exclusive (`TIOCEXCL`) is open to others"))(
     terminal(lambda m, s: fcntl.ioctl(s, termios.TIOCEXCL)))
+
+
+@row(TERMINALS, "with no discipline of lines (N_NULL)",
+     outcome=Refused("dump_refused", "discipline of lines", check=False))
+def no_discipline(place):
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSETD, struct.pack("i", 27))
+    return lambda: [flags(master), fcntl.ioctl(slave, termios.TIOCGETD, bytes(4)).hex()]
+
+
 row(TERMINALS, "locked (TIOCSPTLCK)")(terminal(
     lambda m, s: fcntl.ioctl(m, 0x40045431, struct.pack("i", 1))))
 

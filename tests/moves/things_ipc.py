@@ -137,6 +137,17 @@ def sender(place):
     return look
 
 
+@row(SYSTEM_V, "a segment of which a part is not mapped any more", alone=True,
+     outcome=Refused("dump_refused", "with a hole"))
+def holed(place):
+    m = call("shmget", 0x1239, 5 * 4096, 0o1600)
+    LIBC.shmat.restype = ctypes.c_void_p
+    at = LIBC.shmat(m, None, 0)
+    ctypes.memmove(at, b"kept", 4)
+    call("munmap", ctypes.c_void_p(at + 4096), ctypes.c_size_t(4096))
+    return lambda: ctypes.string_at(at, 4).decode()
+
+
 # ---- POSIX
 
 @row(POSIX, "shared memory by a name (shm_open)")
