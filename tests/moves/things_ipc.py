@@ -137,6 +137,21 @@ def sender(place):
     return look
 
 
+def queue_state(q):
+    state = ctypes.create_string_buffer(120)
+    call("msgctl", q, 2, state)
+    return state
+
+
+@row(SYSTEM_V, "room of a queue (msg_qbytes)")
+def room(place):
+    q = call("msgget", 0x3236, 0o1600)
+    state = queue_state(q)
+    struct.pack_into("Q", state, 88, 3000)
+    call("msgctl", q, 1, state)
+    return lambda: struct.unpack_from("Q", queue_state(q).raw, 88)
+
+
 @row(SYSTEM_V, "a segment of which a part is not mapped any more", alone=True,
      outcome=Refused("dump_refused", "with a hole"))
 def holed(place):
