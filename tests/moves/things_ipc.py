@@ -152,6 +152,30 @@ def room(place):
     return lambda: struct.unpack_from("Q", queue_state(q).raw, 88)
 
 
+CHANGED = "The times at which a System V queue or segment was made or changed"
+
+
+@row(SYSTEM_V, "when a queue was changed last (msg_ctime)", outcome=Differs(CHANGED))
+def queue_changed(place):
+    q = call("msgget", 0x3237, 0o1600)
+    time.sleep(1)
+    first = struct.unpack_from("Q", queue_state(q).raw, 64)
+    return lambda: struct.unpack_from("Q", queue_state(q).raw, 64) == first
+
+
+@row(SYSTEM_V, "when a segment was changed last (shm_ctime)", outcome=Differs(CHANGED))
+def segment_changed(place):
+    m = call("shmget", 0x1238, 4096, 0o1600)
+    time.sleep(1)
+
+    def changed():
+        buffer = ctypes.create_string_buffer(112)
+        call("shmctl", m, 2, buffer)
+        return struct.unpack_from("Q", buffer.raw, 72)
+    first = changed()
+    return lambda: changed() == first
+
+
 @row(SYSTEM_V, "a segment of which a part is not mapped any more", alone=True,
      outcome=Refused("dump_refused", "with a hole"))
 def holed(place):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Rows of timers, but for timerfd."""
 import ctypes
+import os
 import signal
 import struct
 import threading
+import time
 
-from rows import row, shown, syscall
+from rows import Differs, comes, row, shown, syscall, text
 
 TIMERS = "timers"
 
@@ -110,3 +112,84 @@ def overrun(place):
 
 shown(TIMERS, "calls that wait for a span",
       "cluster/test_waits.py::test_a_span_lasts_as_long_over_moves_and_a_freeze")
+
+
+@row(TIMERS, "the time that a clock has counted (CLOCK_MONOTONIC, CLOCK_BOOTTIME)",
+     outcome=Differs("CLOCK_MONOTONIC"))
+def counted(place):
+    def apart():
+        return [time.time() - time.clock_gettime(clock) for clock in (1, 7)]
+    first = apart()
+    return lambda: [abs(now - then) < 0.005 for now, then in zip(apart(), first)]
+
+
+def burnt(span):
+    end = time.process_time() + span
+    while time.process_time() < end:
+        pass
+
+
+def sleeps(rest):
+    """A thread that sleeps for 0.6 s of the process's CPU time."""
+    def set_up(place):
+        said, used = [], [0]
+        span = ctypes.create_string_buffer(struct.pack("qq", 0, 600_000_000))
+        left = ctypes.create_string_buffer(16)
+
+        def run():
+            where = {"there": span, "elsewhere": left, "nowhere": None}[rest]
+            said.append(ctypes.CDLL(None).syscall(230, 2, 0, span, where))
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        comes(lambda: text(f"/proc/self/task/{thread.native_id}/syscall").startswith("230 "))
+
+        def look():
+            burnt(0.2)
+            used[0] += 0.2
+            if used[0] > 0.75:
+                comes(lambda: said, 1)
+                return said == [0]
+            return used[0] > 0.55 or not said
+        return look
+    return set_up
+
+
+row(TIMERS, "sleep of CPU time (clock_nanosleep), the rest where the span was", alone=True)(
+    sleeps("there"))
+row(TIMERS, "sleep of CPU time (clock_nanosleep), the rest elsewhere", alone=True)(
+    sleeps("elsewhere"))
+row(TIMERS, "sleep of CPU time (clock_nanosleep), of which no rest is told", alone=True,
+    outcome=Differs("A sleep of CPU time (clock_nanosleep(2)) without a place for its rest",
+                    ("thawed",)))(
+    sleeps("nowhere"))
+
+
+# int 0x80 of these: nanosleep(ebx, ecx), then exit(-eax).
+CODE_32 = bytes.fromhex("b8a2000000" "bb00000000" "b900000000" "cd80" "f7d8" "89c3" "b801000000"
+                        "cd80")
+
+
+def program_of_32_bits(path, rest):
+    at, head = 0x08048000, 52 + 32
+    code = bytearray(CODE_32)
+    struct.pack_into("I", code, 6, at + head + len(CODE_32))
+    struct.pack_into("I", code, 11, at + head + len(CODE_32) + rest if rest >= 0 else 0)
+    whole = bytes(code) + struct.pack("iiii", 5000, 0, 0, 0)
+    with open(path, "wb") as f:
+        f.write(b"\x7fELF\1\1\1" + bytes(9) + struct.pack(
+            "HHIIIIIHHHHHH", 2, 3, 1, at + head, 52, 0, 0, 52, 32, 1, 0, 0, 0))
+        f.write(struct.pack("8I", 1, 0, at, at, head + len(whole), head + len(whole), 7, 4096))
+        f.write(whole)
+    os.chmod(path, 0o700)
+
+
+for word, where in {"the rest where the span was": 0, "the rest elsewhere": 8,
+                    "of which no rest is told": -1}.items():
+    @row(TIMERS, f"sleep of a program of 32 bits, {word}", alone=True, needs="such programs")
+    def sleep_32(place, where=where):
+        program_of_32_bits(f"{place}/program", where)
+        pid = os.fork()
+        if pid == 0:
+            os.execv(f"{place}/program", ["program"])
+        comes(lambda: text(f"/proc/{pid}/syscall").startswith("162 "))
+        return lambda: [os.waitpid(pid, os.WNOHANG), text(f"/proc/{pid}/syscall").split()[0]]
