@@ -400,8 +400,9 @@ int unlink(const char* path) { return unlink_of_job(AT_FDCWD, path, 0); }
 // (criu/util.c, mkdirpat). All its processes share what was there before.
 enum { names_max = 4096 };
 static struct {
-    unsigned made, found;
+    unsigned made, found, asked;
     uint64_t names_made[names_max], names_found[names_max];
+    uint64_t names_asked[names_max];  // of those made: not for the sake of one in it
 } * directories;
 
 __attribute__((constructor)) static void share_directories(void) {
@@ -413,6 +414,7 @@ __attribute__((constructor)) static void share_directories(void) {
 
 static uint64_t number_of(const char* path) {
     uint64_t number = 14695981039346656037U;  // FNV-1a
+    while (*path == '/') ++path;
     for (; *path != '\0'; ++path) number = (number ^ (unsigned char)*path) * 1099511628211U;
     return number;
 }
@@ -434,7 +436,39 @@ static bool was_there_before(const char* path) {
             is_among(directories->names_found, directories->found, number_of(path)));
 }
 
-int rmdir(const char* path) { return unlink_of_job(AT_FDCWD, path, AT_REMOVEDIR); }
+static bool was_made(const char* path) {
+    return directories != NULL &&
+           is_among(directories->names_made, directories->made, number_of(path));
+}
+
+// CRIU makes those above it again, too, if they are gone, and forgets them.
+static void remove_made_above(const char* path) {
+    char above[PATH_MAX];
+    snprintf(above, sizeof above, "%s", path);
+    for (char* slash; (slash = strrchr(above, '/')) != NULL;) {
+        *slash = 0;
+        if (!was_made(above) ||
+            is_among(directories->names_asked, directories->asked, number_of(above)) ||
+            unlink_of_job(AT_FDCWD, above, AT_REMOVEDIR) != 0)
+            return;
+    }
+}
+
+static void is_asked_no_more(const char* path) {
+    const uint64_t name = number_of(path);
+    for (unsigned i = 0; directories != NULL && i < directories->asked && i < names_max; ++i)
+        if (directories->names_asked[i] == name) directories->names_asked[i] = 0;
+}
+
+// One that has another one in it goes with that.
+int rmdir(const char* path) {
+    const int done = unlink_of_job(AT_FDCWD, path, AT_REMOVEDIR);
+    const int error = errno;
+    is_asked_no_more(path);
+    if (done == 0) remove_made_above(path);
+    errno = error;
+    return done != 0 && error == ENOTEMPTY && was_made(path) ? 0 : done;
+}
 
 // Memory that CRIU has just made, which is nobody's but its user's.
 static bool is_new_memory(int fd) {
@@ -453,6 +487,8 @@ int fchownat(int directory, const char* path, uid_t to, gid_t group, int flags) 
         errno = EEXIST;
         return -1;
     }
+    if (directory == AT_FDCWD && was_made(path))
+        add_name(directories->names_asked, &directories->asked, number_of(path));
     if (directory == AT_FDCWD && is_spared(path)) return 0;
     if (must_be_users() && path[0] == 0 && (flags & AT_EMPTY_PATH) != 0 && to == uid &&
         is_users_group(group) && is_new_memory(directory))

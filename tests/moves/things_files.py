@@ -240,6 +240,25 @@ def deleted_directory_replaced(place):
     return lambda: [os.fstat(fd).st_nlink, os.path.isdir(f"{place}/build")]
 
 
+@row(KINDS, "a directory that was deleted with the one above it")
+def deleted_with_parent(place):
+    os.makedirs(f"{place}/above/gone/inside")
+    fd = os.open(f"{place}/above/gone/inside", os.O_RDONLY)
+    os.rmdir(f"{place}/above/gone/inside"), os.rmdir(f"{place}/above/gone")
+    os.rmdir(f"{place}/above")
+    return lambda: [os.fstat(fd).st_nlink, os.path.exists(f"{place}/above")]
+
+
+@row(KINDS, "two directories that were deleted, one in the other", alone=True)
+def deleted_directories(place):
+    os.makedirs(f"{place}/gone/inside")
+    above = os.open(f"{place}/gone", os.O_RDONLY)
+    fd = os.open(f"{place}/gone/inside", os.O_RDONLY)
+    os.chdir(f"{place}/gone/inside")
+    os.rmdir(f"{place}/gone/inside"), os.rmdir(f"{place}/gone")
+    return lambda: [os.fstat(fd).st_nlink, os.fstat(above).st_nlink, os.readlink("/proc/self/cwd")]
+
+
 @row(KINDS, "a directory that was deleted")
 def deleted_directory(place):
     os.mkdir(f"{place}/gone")
