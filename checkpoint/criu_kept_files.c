@@ -5,8 +5,9 @@
 // /tmp/hsperfdata file of each of its user's that does not run.
 //
 // If the image is to stay (it has the file below), a dump puts small files that the job has open or
-// mapped there into it. A restore makes those that are gone again, as the job's user, before
-// anything opens them, and lists them for who compares the files (checkpoint/open_files.cpp).
+// mapped there into it, and notes which directories, wherever they are, it has open or is in. A
+// restore makes those that are gone again, as the job's user, before anything opens them, and lists
+// them for who compares the files (checkpoint/open_files.cpp).
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -30,7 +31,7 @@ enum { file_bytes_max = 1 << 20, all_bytes_max = 16 << 20, files_max = 256 };
 // A record has this head, and then the file's path and its bytes.
 struct kept_file {
     uint32_t path_bytes, bytes;
-    uint32_t mode, uid, gid, directory_mode;
+    uint32_t mode, uid, gid, directory_mode;  // a directory has S_IFDIR in its mode, and no bytes
     int64_t modified_s, modified_ns;
 };
 
@@ -81,6 +82,18 @@ static int open_plainly(const char* path, int flags, mode_t mode) {
 // So only a file of the process's own user is kept, whom nobody can keep from reading it.
 static void keep(const char* path, uid_t user, int out) {
     struct stat st;
+    if (path[0] == '/' && lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        const struct kept_file head = {.path_bytes = (uint32_t)strlen(path),
+                                       .mode = st.st_mode,
+                                       .uid = st.st_uid,
+                                       .gid = st.st_gid,
+                                       .modified_s = st.st_mtim.tv_sec,
+                                       .modified_ns = st.st_mtim.tv_nsec};
+        if (!is_new(&st)) return;
+        (void)!write(out, &head, sizeof head);
+        (void)!write(out, path, head.path_bytes);
+        return;
+    }
     if (!is_cleaned(path) || lstat(path, &st) != 0 || !S_ISREG(st.st_mode)) return;
     const int fd = open_plainly(path, O_RDONLY | O_NONBLOCK, 0);
     const bool kept = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == user &&
@@ -118,6 +131,10 @@ static void keep_mapped(const char* process, uid_t user, int out) {
 
 static void keep_open(const char* process, uid_t user, int out) {
     char path[64], file[PATH_MAX];
+    snprintf(path, sizeof path, "/proc/%s/cwd", process);
+    const ssize_t length = readlink(path, file, sizeof file - 1);
+    file[length < 0 ? 0 : length] = 0;
+    keep(file, user, out);
     snprintf(path, sizeof path, "/proc/%s/fd", process);
     DIR* const all = opendir(path);
     for (struct dirent* one; all != NULL && (one = readdir(all)) != NULL;) {
@@ -172,15 +189,26 @@ static int make(const char* path, const struct kept_file* head) {
     return open_plainly(path, O_WRONLY | O_CREAT | O_EXCL, head->mode & 0777);
 }
 
+static int make_directory(const char* path, const struct kept_file* head) {
+    char above[PATH_MAX];
+    const char* const name = strrchr(path, '/') + 1;
+    snprintf(above, sizeof above, "%.*s", (int)(name - path), path);
+    const int parent = open_plainly(above, O_PATH | O_DIRECTORY, 0);
+    const bool made = parent >= 0 && syscall(SYS_mkdirat, parent, name, head->mode & 0777) == 0;
+    if (parent >= 0) close(parent);
+    return made ? open_plainly(path, O_RDONLY | O_DIRECTORY, 0) : -1;
+}
+
 static void make_again(const char* path, const struct kept_file* head) {
     struct stat st;
     if (lstat(path, &st) == 0 || errno != ENOENT) return;
     const struct timespec times[2] = {{0, UTIME_NOW},
                                       {(time_t)head->modified_s, (long)head->modified_ns}};
     as_user();
-    const int fd = make(path, head);
+    const int fd = S_ISDIR(head->mode) ? make_directory(path, head) : make(path, head);
     const bool whole =
-        fd >= 0 && write(fd, content, head->bytes) == (ssize_t)head->bytes && fstat(fd, &st) == 0;
+        fd >= 0 && fstat(fd, &st) == 0 &&
+        (S_ISDIR(head->mode) || write(fd, content, head->bytes) == (ssize_t)head->bytes);
     if (whole) {
         (void)!fchown(fd, head->uid, head->gid);
         (void)!fchmod(fd, head->mode & 0777);
@@ -196,9 +224,22 @@ static void make_again(const char* path, const struct kept_file* head) {
     close(list);
 }
 
-void make_files_again(void) {
+static void make_all(int fd, bool directories) {
     struct kept_file head;
     char path[PATH_MAX];
+    (void)lseek(fd, 0, SEEK_SET);
+    while (read(fd, &head, sizeof head) == (ssize_t)sizeof head && head.path_bytes < sizeof path &&
+           head.bytes <= file_bytes_max &&
+           read(fd, path, head.path_bytes) == (ssize_t)head.path_bytes &&
+           read(fd, content, head.bytes) == (ssize_t)head.bytes) {
+        path[head.path_bytes] = 0;
+        const bool is_directory = S_ISDIR(head.mode);
+        if (is_directory == directories && path[0] == '/' && (is_directory || is_cleaned(path)))
+            make_again(path, &head);
+    }
+}
+
+void make_files_again(void) {
     if (is_trial()) return;
     const int fd = open_image(SOUK_KEPT_FILES_NAME, O_RDONLY);
     if (fd < 0) return;
@@ -207,12 +248,8 @@ void make_files_again(void) {
     const int list = open_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_APPEND);
     if (list >= 0) (void)!fchmod(list, 0644);
     if (list >= 0) close(list);
-    while (read(fd, &head, sizeof head) == (ssize_t)sizeof head && head.path_bytes < sizeof path &&
-           head.bytes <= file_bytes_max &&
-           read(fd, path, head.path_bytes) == (ssize_t)head.path_bytes &&
-           read(fd, content, head.bytes) == (ssize_t)head.bytes) {
-        path[head.path_bytes] = 0;
-        if (is_cleaned(path)) make_again(path, &head);
-    }
+    make_all(fd, true);
+    make_all(fd, true);  // one may have been noted before the one that it lies in
+    make_all(fd, false);
     close(fd);
 }
