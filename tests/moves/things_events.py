@@ -114,6 +114,18 @@ def nested(place):
     return lambda: [len(outer.poll(0)), len(inner.poll(0))]
 
 
+@row(EVENTS, "an edge that an epoll has told (EPOLLET)",
+     outcome=Differs("An epoll that tells of edges (`EPOLLET`)"))
+def edge(place):
+    e = select.epoll()
+    a, b = os.pipe()
+    held.append((a, b))
+    os.write(b, b"x")
+    e.register(a, select.EPOLLIN | select.EPOLLET)
+    e.poll(0)
+    return lambda: len(e.poll(0))
+
+
 @row(EVENTS, "poll by io_submit (IOCB_CMD_POLL)", alone=True,
      outcome=Refused("dump_refused", "IOCB_CMD_POLL", check=False))
 def aio_poll(place):
@@ -152,6 +164,24 @@ def watches(place):
     fd = call("inotify_init1", os.O_NONBLOCK)
     watch = call("inotify_add_watch", fd, place.encode(), 0x2)
     return lambda: [watch, flags(fd), fdinfo(fd, "inotify wd")[0].split()[0]]
+
+
+@row(EVENTS, "numbers of new watches of an inotify",
+     outcome=Differs("A new watch of an inotify may get the number"))
+def watch_numbers(place):
+    fd = call("inotify_init1", os.O_NONBLOCK)
+    call("inotify_add_watch", fd, place.encode(), 0x2)
+    os.mkdir(f"{place}/other")
+    last = [0]
+
+    def look():
+        now = call("inotify_add_watch", fd, f"{place}/other".encode(), 0x2)
+        call("inotify_rm_watch", fd, now)
+        before, last[0] = last[0], now
+        return before == 0 or now == before + 1
+    for _ in range(5):
+        look()
+    return look
 
 
 def fanotify(how, mark, mask):

@@ -9,8 +9,8 @@ import socket
 import struct
 import termios
 
-from rows import (LIBC, Refused, Uncheckpointed, child, fdinfo, flags, link, row, shown, syscall,
-                  text)
+from rows import (LIBC, Differs, Refused, Uncheckpointed, child, fdinfo, flags, link, row, shown,
+                  syscall, text)
 
 O_TMPFILE, O_PATH = 0o20200000, 0o10000000
 OPENED = "files: how a file is open"
@@ -257,6 +257,36 @@ def deleted_directories(place):
     os.chdir(f"{place}/gone/inside")
     os.rmdir(f"{place}/gone/inside"), os.rmdir(f"{place}/gone")
     return lambda: [os.fstat(fd).st_nlink, os.fstat(above).st_nlink, os.readlink("/proc/self/cwd")]
+
+
+NUMBERS = "The number of a file (`st_ino`) and of its device (`st_dev`)"
+
+
+@row(KINDS, "the number of a file without a name (st_ino)", outcome=Differs(NUMBERS))
+def number_of_deleted(place):
+    fd = os.open(made(place), os.O_RDWR)
+    os.unlink(f"{place}/file")
+    return lambda: os.fstat(fd).st_ino
+
+
+@row(KINDS, "the number of a pipe (st_ino)", outcome=Differs(NUMBERS))
+def number_of_pipe(place):
+    ends = os.pipe()
+    return lambda: os.fstat(ends[0]).st_ino
+
+
+@row(KINDS, "the number of a file in memory (st_ino)", outcome=Differs(NUMBERS))
+def number_of_memory(place):
+    fd = os.memfd_create("number")
+    return lambda: os.fstat(fd).st_ino
+
+
+@row(KINDS, "times of a file in memory (memfd_create)",
+     outcome=Differs("A file in memory (`memfd_create`) is as old as"))
+def times_of_memory(place):
+    fd = os.memfd_create("times")
+    os.utime(fd, (1000, 2000))
+    return lambda: [os.fstat(fd).st_atime, os.fstat(fd).st_mtime]
 
 
 @row(KINDS, "a directory that was deleted")

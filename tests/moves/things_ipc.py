@@ -338,6 +338,7 @@ for word, kind in {"of a reader": fcntl.F_RDLCK, "of a writer": fcntl.F_WRLCK}.i
         fcntl.fcntl(fd, 1024, kind)
         return lambda: fcntl.fcntl(fd, 1025)
 
+
 for word, how in {"flock": fcntl.flock, "lockf by its open file (F_OFD_SETLK)": lambda fd, _:
                   fcntl.fcntl(fd, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))}.items():
     @row(LOCKS, f"{word}, whose descriptor is on its way (SCM_RIGHTS)", alone=True,
@@ -362,7 +363,6 @@ for word, how in {"flock": fcntl.flock, "lockf by its open file (F_OFD_SETLK)": 
 
 
 kept = []
-
 shown(LOCKS, "nobody else gets one meanwhile", "cluster/test_locks.py::"
       "test_nobody_else_gets_a_lock_while_its_holder_moves_or_lies_frozen")
 shown(LOCKS, "of a child that shares its parent's descriptor", "cluster/test_locks.py::"

@@ -113,6 +113,17 @@ def core(place):
     return look
 
 
+@row(SCHEDULE, "a nice value of its session (autogroup)", alone=True, needs="groups of sessions",
+     outcome=Differs("nice value of their own (`/proc/PID/autogroup`)"))
+def autogroup(place):
+    def work():
+        os.setsid()
+        with open("/proc/self/autogroup", "w") as f:
+            f.write("7")
+        return lambda: text("/proc/self/autogroup").split()[2]
+    return child(work).ask
+
+
 @row(SCHEDULE, "where its memory is to be (set_mempolicy)", alone=True, needs="NUMA",
      outcome=Differs(WHERE))
 def mempolicy(place):
@@ -137,6 +148,29 @@ def flag(name, setter, getter, value, **how):
 flag("no core dumps (PR_SET_DUMPABLE 0)", 4, 3, 0)
 flag("no new rights (no_new_privs)", 38, 39, 1)
 flag("no huge pages (PR_SET_THP_DISABLE)", 41, 42, 1)
+
+
+@row(FLAGS, "huge pages where they are asked for (PR_THP_DISABLE_EXCEPT_ADVISED)", alone=True,
+     needs="Linux 6.18", outcome=Differs("`PR_THP_DISABLE_EXCEPT_ADVISED`"))
+def thp_advised(place):
+    prctl(41, 1, 2)
+    return lambda: prctl(42)
+
+
+@row(FLAGS, "numbers of its timers that it chooses (PR_TIMER_CREATE_RESTORE_IDS)", alone=True,
+     needs="Linux 6.15", outcome=Differs("`PR_TIMER_CREATE_RESTORE_IDS`"))
+def timer_numbers(place):
+    prctl(77, 1)
+    return lambda: prctl(77, 2)
+
+
+@row(FLAGS, "a table of futexes of its own (PR_FUTEX_HASH)", alone=True, needs="Linux 6.16",
+     outcome=Differs("`PR_FUTEX_HASH`"))
+def futex_hash(place):
+    prctl(78, 1, 64)
+    return lambda: prctl(78, 2)
+
+
 flag("keeps rights (PR_SET_KEEPCAPS)", 8, 7, 1)
 flag("ends by faults of memory early (PR_MCE_KILL)", 33, 34, 1,
      outcome=Differs("`PR_MCE_KILL`"))
@@ -460,6 +494,12 @@ def root(place):
         os.chdir("/")
         return lambda: [os.getcwd(), sorted(os.listdir("/"))]
     return child(work).ask
+
+
+@row(PLACE, "the numbers that new processes get (ns_last_pid)", alone=True)
+def numbers_of_new(place):
+    most = int(text("/proc/sys/kernel/pid_max"))
+    return lambda: int(text("/proc/sys/kernel/ns_last_pid")) < most * 65 // 100
 
 
 # ---- its limits

@@ -214,6 +214,17 @@ def credentials(place):
     return look
 
 
+@row(UNIX, "groups of the other end (SO_PEERGROUPS)", alone=True,
+     outcome=Differs("`SO_PEERGROUPS`"))
+def peer_groups(place):
+    mine = os.getgroups()
+    os.setgroups([4711, 4712])
+    a, b = socket.socketpair()
+    os.setgroups(mine)
+    keep(a, b)
+    return lambda: struct.unpack("2I", a.getsockopt(1, 59, 8)) == (4711, 4712)
+
+
 @row(UNIX, "the place from which is peeked (SO_PEEK_OFF)")
 def peek_offset(place):
     a, b = keep(*socket.socketpair())
