@@ -174,8 +174,9 @@ bool criu_trouble_passes(std::string_view error) {
            error.find("Zombie thread not supported") != error.npos ||
            error.find("netlink: The socket has data to read") != error.npos ||
            error.find("urgent data waits") != error.npos ||
-           error.find("waits in a socket") != error.npos ||              // criu_in_flight.c
-           error.find("in the tiles of its processor") != error.npos ||  // criu_tiles.c
+           error.find("waits in a socket") != error.npos ||  // criu_in_flight.c
+           error.find("waits for the rest of it") != error.npos ||
+           error.find("are on their way") != error.npos ||
            error.find("is on its way ") != error.npos;
 }
 

@@ -3,8 +3,9 @@
 // them elsewhere. It has asked the kernel for that (arch_prctl(2), ARCH_REQ_XCOMP_PERM), and CRIU
 // knows nothing of it: the next instruction of the kind would end the process (SIGILL).
 //
-// What is in the tiles at the moment CRIU does not carry either. Few instructions lie between the
-// first and the last use of a tile, and so the job moves a moment later.
+// What a thread has in its tiles CRIU does not carry either, nor how they are configured. A program
+// may do that once in each thread and never release them (ggml does), so such a job waits for its
+// program, and not for a moment.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdbool.h>
@@ -60,8 +61,8 @@ bool note_tiles(const pid_t* threads, size_t count) {
         }
         if (!has_filled_tiles(threads[i])) continue;
         refuse(
-            "thread %d has something in the tiles of its processor (AMX); it can move a moment "
-            "later",
+            "thread %d has the tiles of its processor (AMX) configured; it can move when it has "
+            "released them",
             threads[i]);
         return false;
     }

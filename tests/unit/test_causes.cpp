@@ -137,7 +137,15 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
         criu_trouble_passes("Error (souk): /a with a lock of it is on its way in a socket of "
                             "process 7 (file 3); it can move when it has been taken"));
     ck_assert(
-        criu_trouble_passes("Error (souk): thread 7 has something in the tiles of its processor"));
+        criu_trouble_passes("Error (souk): a part of a datagram waits for the rest of it "
+                            "(MSG_MORE) in a socket of process 7 (file 3); it can move when the "
+                            "rest has been sent"));
+    ck_assert(
+        criu_trouble_passes("Error (souk): more descriptors than CRIU takes along are on their way "
+                            "in a socket of process 7 (file 3)"));
+    ck_assert(
+        !criu_trouble_passes("Error (souk): thread 7 has the tiles of its processor (AMX) "
+                             "configured; it can move when it has released them"));
     ck_assert_text(criu_other_file("Error (criu/files-reg.c:2175): File a/b has bad size 7 (expect "
                                    "6); Error (criu/files.c:1): Unable to open fd=3"),
                    "/a/b is another file now, of another size 7 (expect 6)");
