@@ -9,7 +9,9 @@
 // No kernel says what has been asked and not yet answered. But a request stays in the memory of its
 // process, since the answer names it by its address, and has a form that nothing else has: the
 // kernel wants zeros in half of it, and a file of few kinds. So we look for one in the memory of
-// the few processes that have a context, as far as they have touched it.
+// the few processes that have a context, as far as they have touched it. Small mappings come first,
+// as the heap, the stacks of threads and what a library has of its own are such. After bytes_max we
+// look no further: a server with much memory, which reads files in this way, could never move.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -26,7 +28,8 @@
 #include "checkpoint/criu_user.h"
 #include "kernel/sys/process/own_mappings.h"
 
-enum { page = 4096, pages = 256, bytes_max = 256 << 20 };
+enum { page = 4096, pages = 256, bytes_max = 256 << 20, small = 16 << 20 };
+enum answer { no, yes, cannot_tell };
 
 // The kernel takes a poll of these alone.
 static bool can_be_polled(pid_t process, uint32_t fd) {
@@ -65,8 +68,8 @@ static bool has_poll(const char* bytes, size_t count, pid_t process) {
 
 // Looks at one range of memory, `left` bytes at most. A request that lies on the border of two
 // pieces is found, as each piece begins with the end of the last one.
-static bool is_asked_in(pid_t process, int map, unsigned long from, unsigned long to,
-                        size_t* left) {
+static enum answer is_asked_in(pid_t process, int map, unsigned long from, unsigned long to,
+                               size_t* left) {
     enum { overlap = sizeof(struct iocb) };
     static char bytes[overlap + pages * page];
     uint64_t there[pages];
@@ -76,7 +79,7 @@ static bool is_asked_in(pid_t process, int map, unsigned long from, unsigned lon
         const size_t count = to - from < pages * page ? (to - from) / page : pages;
         if (pread(map, there, count * sizeof *there, (off_t)(from / page * sizeof *there)) !=
             (ssize_t)(count * sizeof *there))
-            return false;
+            return cannot_tell;
         for (size_t first = 0, end; first < count; first = end + 1) {
             for (end = first; end < count && (there[end] & (present | swapped)) != 0;) ++end;
             if (end == first) {
@@ -88,28 +91,38 @@ static bool is_asked_in(pid_t process, int map, unsigned long from, unsigned lon
             const ssize_t n = process_vm_readv(process, &here, 1, &its, 1, 0);
             const size_t all = n > 0 ? kept + (size_t)n : 0;
             *left -= n > 0 && *left >= (size_t)n ? (size_t)n : 0;
-            if (has_poll(bytes, all, process)) return true;
+            if (has_poll(bytes, all, process)) return yes;
             kept = end == count && all >= overlap ? overlap : 0;
             memmove(bytes, bytes + all - kept, kept);
         }
     }
-    return false;
+    return no;
 }
 
 // `maps`: the text of its mappings. A request lies in what the process may write.
-static bool is_asked(pid_t process, FILE* maps) {
-    char path[32], line[512], rights[8];
-    size_t left = bytes_max;
-    bool found = false;
-    snprintf(path, sizeof path, "/proc/%d/pagemap", process);
-    const int map = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    while (map >= 0 && !found && fgets(line, sizeof line, maps) != NULL) {
+static enum answer is_asked_in_those(pid_t process, FILE* maps, int map, bool small_ones,
+                                     size_t* left) {
+    char line[512], rights[8];
+    enum answer found = no;
+    rewind(maps);
+    while (found == no && fgets(line, sizeof line, maps) != NULL) {
         unsigned long from, to;
         if (sscanf(line, "%lx-%lx %7s", &from, &to, rights) == 3 && strncmp(rights, "rw", 2) == 0 &&
-            strstr(line, " /[aio]") == NULL)
-            found = is_asked_in(process, map, from, to, &left);
+            (to - from <= small) == small_ones && strstr(line, " /[aio]") == NULL)
+            found = is_asked_in(process, map, from, to, left);
     }
-    if (map >= 0) close(map);
+    return found;
+}
+
+static enum answer is_asked(pid_t process, FILE* maps) {
+    char path[32];
+    size_t left = bytes_max;
+    snprintf(path, sizeof path, "/proc/%d/pagemap", process);
+    const int map = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (map < 0) return cannot_tell;
+    enum answer found = is_asked_in_those(process, maps, map, true, &left);
+    if (found == no) found = is_asked_in_those(process, maps, map, false, &left);
+    close(map);
     return found;
 }
 
@@ -130,15 +143,14 @@ bool has_usual_mappings(const pid_t* processes, size_t count) {
         if (maps == NULL) continue;  // it has ended
         const bool lasts = souk_lasting_mapping(maps, words, sizeof words) != 0;
         rewind(maps);
-        const bool polls = !lasts && has_context(maps) && is_asked(processes[i], maps);
+        const enum answer polls = !lasts && has_context(maps) ? is_asked(processes[i], maps) : no;
         fclose(maps);
         if (lasts) refuse("process %d has %s", processes[i], words);
-        if (polls)
+        if (polls != no)
             refuse(
-                "process %d waits for files by io_submit (IOCB_CMD_POLL), of which CRIU does not "
-                "know",
-                processes[i]);
-        if (lasts || polls) return false;
+                "process %d %s for files by io_submit (IOCB_CMD_POLL), of which CRIU does not know",
+                processes[i], polls == yes ? "waits" : "may wait, which its memory does not tell,");
+        if (lasts || polls != no) return false;
     }
     return true;
 }
