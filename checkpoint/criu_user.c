@@ -393,8 +393,6 @@ int unlink_of_job(int directory, const char* path, int flags) {
     AS_USER(path, syscall(SYS_unlinkat, directory, path, flags));
 }
 
-int unlink(const char* path) { return unlink_of_job(AT_FDCWD, path, 0); }
-
 // CRIU makes a directory that the job has open and that was deleted once more, under its name, sets
 // whose it is, and removes it again. It takes one that stands there by now for its own
 // (criu/util.c, mkdirpat). All its processes share what was there before.
@@ -452,6 +450,15 @@ static void remove_made_above(const char* path) {
             unlink_of_job(AT_FDCWD, above, AT_REMOVEDIR) != 0)
             return;
     }
+}
+
+// A deleted file may have been the last one in a directory that CRIU has made for its sake.
+int unlink(const char* path) {
+    const int done = unlink_of_job(AT_FDCWD, path, 0);
+    const int error = errno;
+    if (done == 0) remove_made_above(path);
+    errno = error;
+    return done;
 }
 
 static void is_asked_no_more(const char* path) {

@@ -259,6 +259,16 @@ def deleted_directories(place):
     return lambda: [os.fstat(fd).st_nlink, os.fstat(above).st_nlink, os.readlink("/proc/self/cwd")]
 
 
+@row(KINDS, "a deleted directory with a deleted file in it, the directory opened first", alone=True)
+def deleted_file_in_deleted_directory(place):
+    gone = f"{place}/above/gone"
+    os.makedirs(gone)
+    directory, file = os.open(gone, os.O_RDONLY), os.open(f"{gone}/out", os.O_RDWR | os.O_CREAT)
+    os.unlink(f"{gone}/out"), os.rmdir(gone), os.rmdir(f"{place}/above")
+    return lambda: [os.fstat(file).st_nlink, os.fstat(directory).st_nlink, os.listdir(place),
+                    link(directory)]
+
+
 NUMBERS = "The number of a file (`st_ino`) and of its device (`st_dev`)"
 
 
