@@ -26,7 +26,6 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
-#include <linux/sockios.h>
 #include <linux/unix_diag.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -36,12 +35,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "checkpoint/criu_locks.h"
@@ -142,19 +139,26 @@ static void refuse_lock(int fd) {
     refuse_of(what, "when it has been taken");
 }
 
-// The kernel counts what a socket has handed to a device as not sent, too, for a moment.
+// A part is held back if the kernel would take a further one without a port to send it to: it
+// refuses that of any other datagram. Nothing is sent or added (MSG_PROBE). What a socket counts as
+// unsent (SIOCOUTQ) would not do, because that has datagrams whose neighbour is not known yet, too.
+// A socket without a port of its own has sent nothing, and would get one here.
+static bool waits_for_rest(int fd) {
+    enum { only_probe = 0x10 };  // linux/socket.h
+    struct sockaddr_in6 of = {0};
+    socklen_t size = sizeof of;
+    if (getsockname(fd, (struct sockaddr*)&of, &size) != 0 || of.sin6_port == 0) return false;
+    of.sin6_port = 0;  // at the same place in an address of IPv4
+    return syscall(SYS_sendto, fd, "", 0, MSG_MORE | only_probe, &of, size) == 0;
+}
+
 bool holds_back(int fd, int level, int name, const void* corked) {
-    const struct timespec moment = {0, 1000 * 1000};
-    int unsent = 0;
     if (level != SOL_UDP || name != UDP_CORK || getenv("SOUK_DUMP") == NULL) return false;
     if (*(const int*)corked != 0) {
         refuse_of("datagrams are put together (UDP_CORK) in a socket", "when UDP_CORK is off");
         return true;
     }
-    for (int tries = 0; tries < 20; ++tries) {
-        if (ioctl(fd, SIOCOUTQ, &unsent) != 0 || unsent == 0) return false;
-        nanosleep(&moment, NULL);
-    }
+    if (!waits_for_rest(fd)) return false;
     refuse_of("a part of a datagram waits for the rest of it (MSG_MORE) in a socket",
               "when the rest has been sent");
     return true;

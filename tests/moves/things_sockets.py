@@ -7,7 +7,7 @@ import socket
 import struct
 import termios
 
-from rows import Differs, Refused, child, row, shown
+from rows import Differs, Refused, child, row, shown, text
 
 UNIX = "sockets: of a machine (AF_UNIX)"
 INET = "sockets: TCP, UDP and the like"
@@ -347,6 +347,38 @@ def held_back(place, send):
      outcome=Refused("dump_refused", "waits for the rest of it", check=False))
 def more(place):
     return held_back(place, lambda s: s.send(b"first", socket.MSG_MORE))
+
+
+def neighbour_of_none():
+    """An address of a network that this machine is on, which is nobody's as a rule."""
+    for line in text("/proc/net/route").splitlines()[1:]:
+        device, to, gateway, _, _, _, _, mask, *_ = line.split()
+        mask, = struct.unpack(">I", struct.pack("<I", int(mask, 16)))
+        if int(gateway, 16) == 0 and 0 < mask < 0xfffffff8 and device != "lo":
+            to, = struct.unpack(">I", struct.pack("<I", int(to, 16)))
+            return socket.inet_ntoa(struct.pack(">I", (to | ~mask & 0xffffffff) - 1))
+    raise OSError("there is no network with neighbours")
+
+
+@row(INET, "a datagram that waits until its neighbour is known",
+     needs="a network with neighbours")
+def unresolved(place):
+    a, = keep(socket.socket(socket.AF_INET, DGRAM))
+    address = neighbour_of_none(), 9
+
+    def look():
+        a.sendto(b"x", address)
+        return a.getsockname()
+    look()
+    if not struct.unpack("i", fcntl.ioctl(a, termios.TIOCOUTQ, bytes(4)))[0]:
+        raise OSError("there is no neighbour that is not known")
+    return look
+
+
+@row(INET, "UDP that has no port yet")
+def udp_without_port(place):
+    a, = keep(socket.socket(socket.AF_INET, DGRAM))
+    return lambda: [a.getsockname(), a.getsockopt(17, 1)]
 
 
 @row(INET, "datagrams that are put together (UDP_CORK)",
