@@ -498,8 +498,20 @@ def root(place):
 
 @row(PLACE, "the numbers that new processes get (ns_last_pid)", alone=True)
 def numbers_of_new(place):
-    most = int(text("/proc/sys/kernel/pid_max"))
-    return lambda: int(text("/proc/sys/kernel/ns_last_pid")) < most * 65 // 100
+    last = [number_of_child()]
+
+    def look():
+        before, last[0] = last[0], number_of_child()
+        return before < last[0] < before + 1000
+    return look
+
+
+def number_of_child():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
 
 
 # ---- its limits
