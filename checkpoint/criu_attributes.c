@@ -211,7 +211,7 @@ static bool make_ready(void) {
     set_sockets();
     watch_again();
     tell_of_lost_notices();
-    return restore_semaphores(root) && restore_seals() && hand_over_locks();
+    return give_tiles() && restore_semaphores(root) && restore_seals() && hand_over_locks();
 }
 
 bool before_all_go(void) {

@@ -29,6 +29,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,32 @@ static bool says_interrupted(const struct user_regs_struct* r) {
     }
 }
 
+// The registers of a program of 32 bits, as the kernel says them (asm/user_32.h).
+struct registers_32 {
+    uint32_t bx, cx, dx, si, di, bp, ax, ds, es, fs, gs, orig_ax, ip, cs, flags, sp, ss;
+};
+
+// Its sleep begins anew with the rest that the kernel has written for it, else as a whole.
+static void after_read_32(struct registers_32* r) {
+    enum { nanosleep = 162, poll = 168, futex = 240, clock_nanosleep = 267 };  // asm/unistd_32.h
+    enum { clock_nanosleep_64 = 407, futex_64 = 422 };
+    if ((int32_t)r->ax != with_block) return;
+    switch (r->orig_ax) {
+        case nanosleep:
+            if (r->cx != 0) r->bx = r->cx;
+            break;
+        case clock_nanosleep:
+        case clock_nanosleep_64:
+            if (r->si != 0) r->dx = r->si;
+            break;
+        case poll:
+        case futex:
+        case futex_64: break;
+        default: return;
+    }
+    r->ax = (uint32_t)anew;
+}
+
 static unsigned long mask_in(const char* status, const char* name) {
     const char* const at = strstr(status, name);
     return at == NULL ? 0 : strtoul(at + strlen(name), NULL, 16);
@@ -91,6 +118,8 @@ static bool dumps(void) {
 
 static void after_read(pid_t thread, const struct iovec* registers) {
     struct user_regs_struct* const r = registers->iov_base;
+    if (registers->iov_len == sizeof(struct registers_32) && dumps())
+        after_read_32(registers->iov_base);
     if (registers->iov_len != sizeof *r || !dumps() || begins_with_rest(thread, r)) return;
     const bool begins_anew = (long)r->rax == with_block ? has_block(r)
                              : (long)r->rax == -EINTR && says_interrupted(r)

@@ -158,6 +158,18 @@ static void look_at_held_files(void) {
     if (processes != NULL) closedir(processes);
 }
 
+bool is_open_in_job(int fd) {
+    struct stat st;
+    const pid_t own = (pid_t)syscall(SYS_getpid);
+    look_at_held_files();
+    if (fstat(fd, &st) != 0) return false;
+    for (size_t i = 0; i < held_count; ++i)
+        if (held[i].inode == st.st_ino &&
+            syscall(SYS_kcmp, held[i].process, own, KCMP_FILE, held[i].fd, fd) == 0)
+            return true;
+    return false;
+}
+
 // A job whose files need more of them is not taken, as it would stand too long.
 enum { comparisons_max = 1 << 20 };
 static size_t comparisons;
@@ -184,7 +196,7 @@ static bool find_holder(int epoll, const struct line* l, struct watched* w) {
 
 // A dump that has failed may have left one.
 int append_to_image(const char* name) {
-    static char begun[2][24];
+    static char begun[3][24];
     bool again = false;
     for (size_t i = 0; i < sizeof begun / sizeof *begun && !again; ++i) {
         again = strcmp(begun[i], name) == 0;

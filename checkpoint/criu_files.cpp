@@ -104,16 +104,26 @@ CauseCode criu_cause(std::string_view lines) {
 }
 
 std::string criu_unopened_file(std::string_view lines) {
-    // criu/files-reg.c, open_path; the path is that in the job's root, without its first '/'.
-    constexpr std::string_view before = "Can't open file ", between = " on restore: ";
-    const size_t from = lines.find(before);
-    if (from == lines.npos) return {};
-    std::string_view line = lines.substr(from + before.size());
-    line = line.substr(0, std::min(line.find('\n'), line.find("; Error ")));
-    const size_t to = line.rfind(between);
-    if (to == line.npos) return {};
-    return "cannot open /" + std::string(line.substr(0, to)) + ": " +
-           std::string(line.substr(to + between.size()));
+    struct Form {
+        std::string_view before, between;
+    };
+    // criu/files-reg.c, open_path, for a file, and for a FIFO; criu/fsnotify.c, for what is
+    // watched. The path is that in the job's root, mostly without its first '/'.
+    static constexpr Form forms[] = {{"Can't open file ", " on restore: "},
+                                     {"Can't open file ", ": "},
+                                     {"fsnotify: Unable to open ", ": "}};
+    for (const Form& form : forms) {
+        const size_t from = lines.find(form.before);
+        if (from == lines.npos) continue;
+        std::string_view line = lines.substr(from + form.before.size());
+        line = line.substr(0, std::min(line.find('\n'), line.find("; Error ")));
+        const size_t to = line.rfind(form.between);
+        if (to == line.npos) continue;
+        return std::string("cannot open ") + (line.starts_with('/') ? "" : "/") +
+               std::string(line.substr(0, to)) + ": " +
+               std::string(line.substr(to + form.between.size()));
+    }
+    return {};
 }
 
 std::string criu_other_file(std::string_view lines) {
@@ -165,7 +175,9 @@ bool criu_trouble_passes(std::string_view error) {
            error.find("netlink: The socket has data to read") != error.npos ||
            error.find("urgent data waits") != error.npos ||
            error.find("waits in a socket") != error.npos ||  // criu_in_flight.c
-           error.find("is on its way between two processes") != error.npos;
+           error.find("waits for the rest of it") != error.npos ||
+           error.find("are on their way") != error.npos ||
+           error.find("is on its way ") != error.npos;
 }
 
 std::string criu_error_lines(std::string_view log, size_t lines_max) {

@@ -13,14 +13,22 @@
 //   before it has settled who makes the two ends of a pair (criu/cr-restore.c, prepare_scms and
 //   run_post_prepare). If these are two processes, others than the job's files would be sent, or
 //   none. Who makes an end is the process with the least number of all that have it.
+// - A lock of flock(2), or of an open file description, is the description's. If that is only on
+//   its way, no process has it from which the lock could be taken over and handed on
+//   (criu_locks.c), and it would be let go.
+// - A UDP socket holds back a datagram until the rest of it comes (MSG_MORE, UDP_CORK). CRIU knows
+//   of the second alone.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,6 +41,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "checkpoint/criu_locks.h"
 #include "checkpoint/criu_user.h"
 
 // The other end of a socket, by its inode; 0: it has none, or the kernel does not tell.
@@ -102,6 +111,59 @@ static bool has(struct msghdr* message, int type) {
     return false;
 }
 
+// Finds a descriptor on its way whose open file has a lock and is open in no process. -1: there is
+// none.
+static int locked_alone(struct msghdr* message) {
+    for (struct cmsghdr* c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; ++i) {
+            char name[24];
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+            snprintf(name, sizeof name, "fdinfo/%d", fd);
+            const char* const info = text_of((pid_t)syscall(SYS_getpid), name);
+            if (info == NULL || strstr(info, "\nlock:") == NULL) continue;
+            if (!is_open_in_job(fd)) return fd;
+            locks_are_on_way = true;
+        }
+    }
+    return -1;
+}
+
+static void refuse_lock(int fd) {
+    char link[32], name[PATH_MAX] = "", what[PATH_MAX + 64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    (void)!readlink(link, name, sizeof name - 1);
+    snprintf(what, sizeof what, "%.256s with a lock of it is on its way in a socket", name);
+    refuse_of(what, "when it has been taken");
+}
+
+// A part is held back if the kernel would take a further one without a port to send it to: it
+// refuses that of any other datagram. Nothing is sent or added (MSG_PROBE). What a socket counts as
+// unsent (SIOCOUTQ) would not do, because that has datagrams whose neighbour is not known yet, too.
+// A socket without a port of its own has sent nothing, and would get one here.
+static bool waits_for_rest(int fd) {
+    enum { only_probe = 0x10 };  // linux/socket.h
+    struct sockaddr_in6 of = {0};
+    socklen_t size = sizeof of;
+    if (getsockname(fd, (struct sockaddr*)&of, &size) != 0 || of.sin6_port == 0) return false;
+    of.sin6_port = 0;  // at the same place in an address of IPv4
+    return syscall(SYS_sendto, fd, "", 0, MSG_MORE | only_probe, &of, size) == 0;
+}
+
+bool holds_back(int fd, int level, int name, const void* corked) {
+    if (level != SOL_UDP || name != UDP_CORK || getenv("SOUK_DUMP") == NULL) return false;
+    if (*(const int*)corked != 0) {
+        refuse_of("datagrams are put together (UDP_CORK) in a socket", "when UDP_CORK is off");
+        return true;
+    }
+    if (!waits_for_rest(fd)) return false;
+    refuse_of("a part of a datagram waits for the rest of it (MSG_MORE) in a socket",
+              "when the rest has been sent");
+    return true;
+}
+
 // An end of the queue that is not one by shutdown(2) is an empty message.
 static bool hides_empty(int fd, int type, ssize_t n) {
     char path[48];
@@ -140,6 +202,7 @@ ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
     const ssize_t n = syscall(SYS_recvmsg, fd, message, flags);
     const int code = errno;
     const bool named = n >= 0 && names_sender(fd, type, message);
+    const int locked = n >= 0 ? locked_alone(message) : -1;
     if (asks_name) message->msg_name = NULL, message->msg_namelen = 0;
     struct pollfd urgent = {.fd = fd, .events = POLLPRI};
     if (poll(&urgent, 1, 0) == 1 && (urgent.revents & POLLPRI) != 0) {
@@ -153,6 +216,11 @@ ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
         return n;
     } else if (has(message, SCM_CREDENTIALS)) {
         refuse_of("a message that names its sender waits in a socket", "when it has been read");
+    } else if (locked >= 0) {
+        refuse_lock(locked);
+    } else if ((message->msg_flags & MSG_CTRUNC) != 0) {
+        refuse_of("more descriptors than CRIU takes along are on their way in a socket",
+                  "when they have been taken");
     } else if (has(message, SCM_RIGHTS) && is_made_by_two(fd)) {
         refuse_of("a descriptor is on its way between two processes in a socket",
                   "when it has been taken");

@@ -209,6 +209,7 @@ static long before_dump(void) {
     const size_t processes = firsts == NULL ? 0 : first_threads(firsts);
     const bool good = firsts != NULL && shares_as_usual(seized, seized_count) &&
                       has_no_fifo_of_others(firsts, processes) && lift_limits(firsts, processes) &&
+                      has_usual_mappings(firsts, processes) && note_tiles(seized, seized_count) &&
                       is_free_of_landlock(seized, seized_count) && !makes_calls_itself() &&
                       dump_semaphores(seized, seized_count);
     if (good) note_memory(firsts, processes);

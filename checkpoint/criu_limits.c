@@ -5,6 +5,9 @@
 // The limits of a process are raised as long as CRIU holds it, but for the moment in which CRIU
 // asks for them. If they cannot be raised (a hard limit, and CRIU without CAP_SYS_RESOURCE), the
 // process is not taken. If CRIU is killed meanwhile, a process of its own lowers them again.
+//
+// A restore sets the limits before it gives a process its timers and the signals that wait, so that
+// a process with more of these than it may have is not taken either.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>
@@ -19,6 +22,7 @@
 #include <unistd.h>
 
 #include "checkpoint/criu_user.h"
+#include "kernel/sys/process/own_signals.h"
 
 enum { files_needed = 16, bytes_needed = 1 << 20, resources = 2 };
 static const int kinds[resources] = {RLIMIT_NOFILE, RLIMIT_AS};
@@ -129,9 +133,13 @@ static bool lift(pid_t process, int kind) {
 }
 
 bool lift_limits(const pid_t* processes, size_t count) {
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; ++i) {
         for (int k = 0; k < resources; ++k)
             if (!lift(processes[i], kinds[k])) return false;
+        if (getenv("SOUK_DUMP") == NULL || !souk_has_signals_above_limit(processes[i])) continue;
+        refuse("process %d has " SOUK_SIGNALS_ABOVE_LIMIT, processes[i]);
+        return false;
+    }
     return true;
 }
 

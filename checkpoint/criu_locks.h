@@ -14,6 +14,8 @@ extern struct souk_locks_head locks_head;
 extern struct souk_lock locks[souk_locks_max];
 /* This dump has listed some. */
 extern bool locks_noted;
+/* A descriptor on its way in a socket has some, which processes have too. */
+extern bool locks_are_on_way;
 
 void read_boot(char boot[sizeof locks_head.boot]);
 bool stat_of(pid_t pid, int fd, struct statx* st);

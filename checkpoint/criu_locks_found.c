@@ -23,6 +23,7 @@
 struct souk_locks_head locks_head;
 struct souk_lock locks[souk_locks_max];
 bool locks_noted;
+bool locks_are_on_way;
 
 static struct file { uint64_t device, inode; } files[souk_locks_max];  // by its lock
 
@@ -114,9 +115,23 @@ static bool add(struct souk_lock lock) {
     return true;
 }
 
-// "lock: 1: POSIX ADVISORY WRITE PID FILE START END" of the descriptors by which it was set.
-static void add_posix_of(pid_t pid) {
-    char path[64], line[256], type[8], end[24];
+static bool kind_named(const char* name, uint8_t* kind) {
+    static const struct {
+        const char* name;
+        uint8_t kind;
+    } kinds[] = {{"POSIX", souk_lock_posix}, {"FLOCK", souk_lock_flock}, {"OFDLCK", souk_lock_ofd}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i)
+        if (strcmp(name, kinds[i].name) == 0) {
+            *kind = kinds[i].kind;
+            return true;
+        }
+    return false;
+}
+
+// "lock: 1: POSIX ADVISORY WRITE PID FILE START END" of the descriptors by which it was set. Of
+// POSIX locks alone, or of all.
+static void add_locks_of(pid_t pid, bool all_kinds) {
+    char path[64], line[256], kind[8], type[8], end[24];
     snprintf(path, sizeof path, "/proc/%d/fdinfo", pid);
     DIR* const all = opendir(path);
     for (struct dirent* one; all != NULL && (one = readdir(all)) != NULL;) {
@@ -124,19 +139,28 @@ static void add_posix_of(pid_t pid) {
         FILE* const info = one->d_name[0] == '.' ? NULL : fopen(path, "re");
         while (info != NULL && fgets(line, sizeof line, info) != NULL) {
             unsigned long long start;
-            if (sscanf(line, "lock: %*d: POSIX %*s %7s %*d %*s %llu %23s", type, &start, end) != 3)
+            struct souk_lock lock = {.pid = pid, .fd = atoi(one->d_name)};
+            if (sscanf(line, "lock: %*d: %7s %*s %7s %*d %*s %llu %23s", kind, type, &start, end) !=
+                    4 ||
+                !kind_named(kind, &lock.kind) || (!all_kinds && lock.kind != souk_lock_posix))
                 continue;
-            (void)add((struct souk_lock){
-                .pid = pid,
-                .fd = atoi(one->d_name),
-                .kind = souk_lock_posix,
-                .writes = strcmp(type, "WRITE") == 0,
-                .start = start,
-                .length = strcmp(end, "EOF") == 0 ? 0 : strtoull(end, NULL, 10) + 1 - start});
+            lock.writes = strcmp(type, "WRITE") == 0;
+            lock.start = start;
+            lock.length = strcmp(end, "EOF") == 0 ? 0 : strtoull(end, NULL, 10) + 1 - start;
+            (void)add(lock);
         }
         if (info != NULL) fclose(info);
     }
     if (all != NULL) closedir(all);
+}
+
+// A descriptor on its way CRIU takes for the holder of the locks of its file, and forgets those of
+// the processes that have the same file open (criu/files.c, dump_my_file).
+static void add_of_all(void) {
+    size_t count;
+    const pid_t* const threads = held_threads(&count);
+    for (size_t i = 0; i < count; ++i)
+        if (process_of(threads[i]) == threads[i]) add_locks_of(threads[i], true);
 }
 
 // CRIU takes one process for the holder of all that is set by a description, and overlooks what
@@ -150,7 +174,7 @@ static void add_posix(void) {
         if (sscanf(line, "%*d: POSIX %*s %*s %d", &owner) != 1 || owner <= 0) continue;
         bool known = false;
         for (uint32_t i = 0; i < locks_head.count && !known; ++i) known = locks[i].pid == owner;
-        if (!known) add_posix_of(owner);
+        if (!known) add_locks_of(owner, false);
     }
     if (all != NULL) fclose(all);
 }
@@ -297,6 +321,7 @@ bool note_locks(void) {
     if (getrandom(locks_head.token, sizeof locks_head.token, 0) != (ssize_t)sizeof locks_head.token)
         return true;
     add_posix();
+    if (locks_are_on_way) add_of_all();
     const int image = open_image("filelocks.img", O_RDONLY);
     if (image >= 0 && lseek(image, magics, SEEK_SET) == magics)
         while (read(image, &size, sizeof size) == (ssize_t)sizeof size && size <= entry_max &&

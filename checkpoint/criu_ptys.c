@@ -15,9 +15,11 @@
 #include <asm/termbits.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tty.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -217,6 +219,17 @@ static bool give_input(int fd, const char* bytes, size_t n) {
     return good;
 }
 
+// CRIU would have it be one of lines.
+static bool has_other_discipline(int fd) {
+    int discipline = N_TTY;
+    if (end_of(fd) == no_pty || control(fd, TIOCGETD, &discipline) != 0 || discipline == N_TTY)
+        return false;
+    char what[64];
+    snprintf(what, sizeof what, "an unusual discipline of lines (%d) in a terminal", discipline);
+    refuse_of(what, "when it is N_TTY again (TIOCSETD)");
+    return true;
+}
+
 int ioctl(int fd, unsigned long request, ...) {
     va_list rest;
     va_start(rest, request);
@@ -232,9 +245,14 @@ int fcntl64(int fd, int command, ...) {
     va_start(rest, command);
     const long argument = va_arg(rest, long);
     va_end(rest);
-    enum { ofd_setlk = 37 };  // F_OFD_SETLK
+    enum { getsig = 11, ofd_setlk = 37 };  // F_GETSIG, F_OFD_SETLK
     if (command == F_SETLKW || command == ofd_setlk)
         return set_by_criu(fd, command, (struct flock*)argument);
+    // CRIU's first question about a descriptor once it knows what is open there.
+    if (dumps && command == getsig && has_other_discipline(fd)) {
+        errno = EINVAL;
+        return -1;
+    }
     int done;
     if (!dumps && command == F_SETFL && make_semaphore(fd, argument, &done)) return done;
     if (met && dumps && command == F_SETFL && argument == (O_RDWR | O_NONBLOCK) &&

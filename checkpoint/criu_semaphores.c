@@ -2,7 +2,7 @@
 // Preloaded into CRIU: what processes have done to System V semaphores with SEM_UNDO, which the
 // kernel takes back at their end, goes along. CRIU carries the values alone. Also, a segment of
 // shared memory that was removed and is still attached goes when the last process leaves it, and
-// one that was locked is locked.
+// one that was locked is locked; a queue of messages has the room that it was given.
 //
 // No file of the kernel says what it would take back. But it refuses, with ERANGE, an operation
 // that would bring that out of its range, and it looks at all operations of one semop(2) before any
@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
@@ -33,10 +34,11 @@
 
 #define IMAGE "souk-semaphores"
 
-enum kind { undo, last, removed, locked };
+enum kind { undo, last, removed, locked, queue_room };
 
-// A segment (removed, locked) is its id alone, in `set`. Else one semaphore, and a thread: what the
-// kernel is to take back at its end, or that its process was the last to change it.
+// A segment (removed, locked) is its id alone, in `set`. Of a queue `undo` is its room. Else one
+// semaphore, and a thread: what the kernel is to take back at its end, or that its process was the
+// last to change it.
 struct record {
     int32_t thread, set, number, undo;
     uint32_t kind, parted;  // parted: it does not share with the first thread of its process
@@ -178,6 +180,20 @@ static bool take_segments(void) {
     return true;
 }
 
+// A new queue has the room that the namespace gives.
+static bool take_queues(void) {
+    struct msginfo info;
+    struct msqid_ds state;
+    const int most = msgctl(0, MSG_INFO, (struct msqid_ds*)&info);
+    for (int i = 0; i <= most && info.msgpool > 0; ++i) {
+        const int id = msgctl(i, MSG_STAT, &state);
+        if (id >= 0 && state.msg_qbytes <= INT32_MAX &&
+            !note((struct record){.set = id, .undo = (int)state.msg_qbytes, .kind = queue_room}))
+            return false;
+    }
+    return true;
+}
+
 static bool take_sets(void) {
     union {
         struct seminfo* info;
@@ -192,7 +208,7 @@ static bool take_sets(void) {
         const int id = semctl(i, 0, SEM_STAT, to);
         if (id >= 0 && !take_set(id, (int)state.sem_nsems, state.sem_otime != 0)) return false;
     }
-    return most >= 0 && take_segments();
+    return most >= 0 && take_segments() && take_queues();
 }
 
 // Calls `look` in the namespace of that process's semaphores. `look` may return 1: the namespace is
@@ -346,10 +362,26 @@ static bool change_segment(void) {
     return shmctl(asked->set, asked->kind == removed ? IPC_RMID : SHM_LOCK, NULL) == 0;
 }
 
+// Only root may have given it more than a new queue has.
+static bool give_room(void) {
+    struct msginfo info;
+    struct msqid_ds state;
+    if (msgctl(asked->set, IPC_STAT, &state) != 0 ||
+        msgctl(0, IPC_INFO, (struct msqid_ds*)&info) < 0)
+        return false;
+    const int wanted = must_be_users() && asked->undo > info.msgmnb ? info.msgmnb : asked->undo;
+    if (wanted < 0 || state.msg_qbytes == (msglen_t)wanted) return true;
+    state.msg_qbytes = (msglen_t)wanted;
+    return msgctl(asked->set, IPC_SET, &state) == 0;
+}
+
 static bool restore_one(pid_t root) {
-    const bool of_segment = asked->kind == removed || asked->kind == locked;
-    if (visit(root, of_segment ? change_segment : ask_value) != 0) return false;
-    return of_segment || in_thread(asked) ||
+    const bool of_thread = asked->kind == undo || asked->kind == last;
+    if (visit(root, asked->kind == queue_room ? give_room
+                    : of_thread               ? ask_value
+                                              : change_segment) != 0)
+        return false;
+    return !of_thread || in_thread(asked) ||
            (asked->kind == last && visit(root, use_by_itself) == 0);
 }
 
@@ -359,8 +391,10 @@ static bool restore_of(pid_t root, const struct record* all, size_t count, bool 
         asked = &all[i];
         if ((asked->kind == last) != lasts || restore_one(root)) continue;
         refuse("cannot restore all of the %s %d: %s",
-               asked->kind > last ? "shared memory" : "set of semaphores", asked->set,
-               strerror(errno));
+               asked->kind == queue_room ? "queue of messages"
+               : asked->kind > last      ? "shared memory"
+                                         : "set of semaphores",
+               asked->set, strerror(errno));
         return false;
     }
     return true;

@@ -153,6 +153,10 @@ int waiting_before_mark(int fd, int* waiting) {
 int getsockopt(int fd, int level, int name, void* restrict value, socklen_t* restrict n) {
     struct mark m;
     const int done = (int)get(fd, level, name, value, n);
+    if (done == 0 && holds_back(fd, level, name, value)) {
+        errno = EBUSY;
+        return -1;
+    }
     if (done != 0 || level != SOL_TCP || getenv("SOUK_DUMP") == NULL) return done;
     if (name == TCP_QUEUE_SEQ && number_of(fd, SOL_TCP, TCP_REPAIR_QUEUE) == TCP_RECV_QUEUE &&
         find_mark(fd, &m))

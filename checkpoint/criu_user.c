@@ -398,9 +398,6 @@ int unlink_of_job(int directory, const char* path, int flags) {
     AS_USER(path, syscall(SYS_unlinkat, directory, path, flags));
 }
 
-int unlink(const char* path) { return unlink_of_job(AT_FDCWD, path, 0); }
-int rmdir(const char* path) { return unlink_of_job(AT_FDCWD, path, AT_REMOVEDIR); }
-
 // CRIU makes a directory that the job has open and that was deleted once more, under its name, sets
 // whose it is, and removes it again. It takes one that stands there by now for its own
 // (criu/util.c, mkdirpat). All its processes share what was there before.
@@ -409,7 +406,8 @@ struct names {
     unsigned count;
     uint64_t all[names_max];
 };
-static struct { struct names made, found; } * directories;
+/* asked: of those made, which were not made for the sake of one in them */
+static struct { struct names made, found, asked; } * directories;
 
 __attribute__((constructor)) static void share_directories(void) {
     if (getenv("SOUK_AS") != NULL) directories = shared_in_restore(sizeof *directories);
@@ -437,6 +435,47 @@ static bool was_there_before(const char* path) {
            (directories->found.count > names_max || has_name(&directories->found, number_of(path)));
 }
 
+static bool was_made(const char* path) {
+    return directories != NULL && has_name(&directories->made, number_of(path));
+}
+
+// CRIU makes those above it again, too, if they are gone, and forgets them.
+static void remove_made_above(const char* path) {
+    char above[PATH_MAX];
+    snprintf(above, sizeof above, "%s", path);
+    for (char* slash; (slash = strrchr(above, '/')) != NULL;) {
+        *slash = 0;
+        if (!was_made(above) || has_name(&directories->asked, number_of(above)) ||
+            unlink_of_job(AT_FDCWD, above, AT_REMOVEDIR) != 0)
+            return;
+    }
+}
+
+// A deleted file may have been the last one in a directory that CRIU has made for its sake.
+int unlink(const char* path) {
+    const int done = unlink_of_job(AT_FDCWD, path, 0);
+    const int error = errno;
+    if (done == 0) remove_made_above(path);
+    errno = error;
+    return done;
+}
+
+static void is_asked_no_more(const char* path) {
+    const uint64_t name = number_of(path);
+    for (unsigned i = 0; directories != NULL && i < directories->asked.count && i < names_max; ++i)
+        if (directories->asked.all[i] == name) directories->asked.all[i] = 0;
+}
+
+// One that has another one in it goes with that.
+int rmdir(const char* path) {
+    const int done = unlink_of_job(AT_FDCWD, path, AT_REMOVEDIR);
+    const int error = errno;
+    is_asked_no_more(path);
+    if (done == 0) remove_made_above(path);
+    errno = error;
+    return done != 0 && error == ENOTEMPTY && was_made(path) ? 0 : done;
+}
+
 // Memory that CRIU has just made, which is nobody's but its user's.
 static bool is_new_memory(int fd) {
     static const char memory[] = "/memfd:";
@@ -454,6 +493,7 @@ int fchownat(int directory, const char* path, uid_t to, gid_t group, int flags) 
         errno = EEXIST;
         return -1;
     }
+    if (directory == AT_FDCWD && was_made(path)) add_name(&directories->asked, number_of(path));
     if (directory == AT_FDCWD && is_spared(path)) return 0;
     if (must_be_users() && path[0] == 0 && (flags & AT_EMPTY_PATH) != 0 && to == uid &&
         is_users_group(group) && is_new_memory(directory))

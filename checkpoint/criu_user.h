@@ -101,6 +101,13 @@ bool make_semaphore(int fd, long flags, int* done);
 long told_flags(int fd, long flags);
 /* criu_landlock.c. False: one is not, and that was told. */
 bool is_free_of_landlock(const pid_t* threads, size_t count);
+/* criu_mappings.c. False: one has mappings that cannot be made again, or waits for files by
+ * io_submit(2), and that was told. */
+bool has_usual_mappings(const pid_t* processes, size_t count);
+/* criu_tiles.c: a dump notes which may use the tiles of the processor, and a restore has them ask
+ * for that again. False: it must not be, and that was told. */
+bool note_tiles(const pid_t* threads, size_t count);
+bool give_tiles(void);
 /* criu_fifos.c. False: a job that is frozen to disk has one, and that was told. */
 bool has_no_fifo_of_others(const pid_t* processes, size_t count);
 /* criu_shared.c. False: a thread shares less than CRIU knows, and that was told. */
@@ -128,7 +135,12 @@ void* shared_in_restore(size_t bytes);
 __attribute__((format(printf, 1, 2))) void refuse(const char* why, ...);
 /* criu_epolls.c: a list beside the image, which this dump begins anew. */
 int append_to_image(const char* name);
-/* Also there: of /proc/PID/fdinfo what CRIU is to see; before the first thread goes. */
+/* ... whether a process of the job has the same open file as this descriptor of CRIU's. */
+bool is_open_in_job(int fd);
+/* criu_in_flight.c: of an option that CRIU has asked of a socket; tells that it holds back what is
+ * to be sent, and says so. */
+bool holds_back(int fd, int level, int name, const void* value);
+/* criu_epolls.c: of /proc/PID/fdinfo what CRIU is to see; before the first thread goes. */
 int shown_fdinfo(int directory, const char* path, int info);
 void watch_again(void);
 /* criu_inotify.c: before the first thread goes. */

@@ -61,6 +61,7 @@ struct span {
     unsigned long long* at;   // the register that has the span or its address
     unsigned long long left;  // the address where the kernel has written what is left; 0: nowhere
     bool is_ms;
+    bool is_cpu_time;  // of which nobody but the kernel knows how much is left
 };
 
 static bool by_wall(unsigned long clock) {
@@ -70,20 +71,20 @@ static bool by_wall(unsigned long clock) {
 
 static bool span_of(struct user_regs_struct* r, struct span* s) {
     enum { command = 0x7f, wait = 0, code_of_64_bits = 0x33 };  // linux/futex.h
-    *s = (struct span){NULL, 0, false};
+    *s = (struct span){NULL, 0, false, false};
     if (r->cs != code_of_64_bits) return false;
     switch (r->orig_rax) {
-        case SYS_nanosleep: *s = (struct span){&r->rdi, r->rsi, false}; break;
+        case SYS_nanosleep: *s = (struct span){&r->rdi, r->rsi, false, false}; break;
         case SYS_clock_nanosleep:
-            if ((r->rsi & TIMER_ABSTIME) || !by_wall(r->rdi)) return false;
-            *s = (struct span){&r->rdx, r->r10, false};
+            if (r->rsi & TIMER_ABSTIME) return false;
+            *s = (struct span){&r->rdx, r->r10, false, !by_wall(r->rdi)};
             break;
         case SYS_futex:
             if ((r->rsi & command) == wait) s->at = &r->r10;
             break;
-        case SYS_poll: *s = (struct span){&r->rdx, 0, true}; break;
+        case SYS_poll: *s = (struct span){&r->rdx, 0, true, false}; break;
         case SYS_epoll_wait:
-        case SYS_epoll_pwait: *s = (struct span){&r->r10, 0, true}; break;
+        case SYS_epoll_pwait: *s = (struct span){&r->r10, 0, true, false}; break;
         case SYS_epoll_pwait2:
         case SYS_semtimedop: s->at = &r->r10; break;
         case SYS_rt_sigtimedwait: s->at = &r->rdx; break;
@@ -171,7 +172,8 @@ static int processor_of(pid_t thread) {
 static long begun_with(pid_t thread, unsigned long first) {
     const unsigned long clocks = 64, pages = 65536;
     const char* const stack = text_of(thread, "stack");
-    if (stack == NULL || strstr(stack, "posix_cpu") != NULL) return SYS_restart_syscall;
+    if (stack == NULL) return SYS_restart_syscall;
+    if (strstr(stack, "posix_cpu") != NULL) return SYS_clock_nanosleep;
     if (strstr(stack, "do_restart_poll") != NULL) return SYS_poll;
     if (strstr(stack, "futex_wait_restart") != NULL) return SYS_futex;
     return first < clocks   ? SYS_clock_nanosleep
@@ -430,6 +432,7 @@ static bool shorten_span(pid_t thread, struct anew* a, int64_t now) {
         *s.at = s.left;
         return true;
     }
+    if (s.is_cpu_time) return true;  // it begins anew
     struct timespec span;
     const pid_t process = process_of(thread);
     struct iovec here = {&span, sizeof span}, there = {(void*)*s.at, sizeof span};

@@ -114,6 +114,44 @@ def nested(place):
     return lambda: [len(outer.poll(0)), len(inner.poll(0))]
 
 
+@row(EVENTS, "an edge that an epoll has told (EPOLLET)",
+     outcome=Differs("An epoll that tells of edges (`EPOLLET`)"))
+def edge(place):
+    e = select.epoll()
+    a, b = os.pipe()
+    held.append((a, b))
+    os.write(b, b"x")
+    e.register(a, select.EPOLLIN | select.EPOLLET)
+    e.poll(0)
+    return lambda: len(e.poll(0))
+
+
+@row(EVENTS, "poll by io_submit (IOCB_CMD_POLL)", alone=True,
+     outcome=Refused("dump_refused", "IOCB_CMD_POLL", check=False))
+def aio_poll(place):
+    context = ctypes.c_ulong()
+    syscall(206, 8, ctypes.byref(context))
+    a, b = os.pipe()
+    request = ctypes.create_string_buffer(struct.pack("QIIHhIQQqQII", 7, 0, 0, 5, 0, a, 1, 0, 0, 0,
+                                                      0, 0))
+    held.append((context, request))
+    submit(context, request)
+
+    def look():
+        os.write(b, b"x")
+        event = ctypes.create_string_buffer(32)
+        got = syscall(208, context.value, 0, 1, event, struct.pack("qq", 0, 0))
+        os.read(a, 1)
+        if got:
+            submit(context, request)
+        return [got, event.raw[:8].hex()]
+    return look
+
+
+def submit(context, request):
+    syscall(209, context.value, 1, struct.pack("Q", ctypes.addressof(request)))
+
+
 shown(EVENTS, "epoll of a file that another process has open", "cluster/test_descriptors.py::"
       "test_an_epoll_tells_of_a_file_that_another_process_has_open")
 shown(EVENTS, "inotify", "cluster/test_descriptors.py::"
@@ -126,6 +164,24 @@ def watches(place):
     fd = call("inotify_init1", os.O_NONBLOCK)
     watch = call("inotify_add_watch", fd, place.encode(), 0x2)
     return lambda: [watch, flags(fd), fdinfo(fd, "inotify wd")[0].split()[0]]
+
+
+@row(EVENTS, "numbers of new watches of an inotify",
+     outcome=Differs("A new watch of an inotify may get the number"))
+def watch_numbers(place):
+    fd = call("inotify_init1", os.O_NONBLOCK)
+    call("inotify_add_watch", fd, place.encode(), 0x2)
+    os.mkdir(f"{place}/other")
+    last = [0]
+
+    def look():
+        now = call("inotify_add_watch", fd, f"{place}/other".encode(), 0x2)
+        call("inotify_rm_watch", fd, now)
+        before, last[0] = last[0], now
+        return before == 0 or now == before + 1
+    for _ in range(5):
+        look()
+    return look
 
 
 def fanotify(how, mark, mask):
@@ -246,6 +302,16 @@ row(TERMINALS, "packet mode")(terminal(
 row(TERMINALS, "exclusive (TIOCEXCL)",
     outcome=Differs("A terminal that was exclusive (`TIOCEXCL`) is open to others"))(
     terminal(lambda m, s: fcntl.ioctl(s, termios.TIOCEXCL)))
+
+
+@row(TERMINALS, "with no discipline of lines (N_NULL)",
+     outcome=Refused("dump_refused", "discipline of lines", check=False))
+def no_discipline(place):
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSETD, struct.pack("i", 27))
+    return lambda: [flags(master), fcntl.ioctl(slave, termios.TIOCGETD, bytes(4)).hex()]
+
+
 row(TERMINALS, "locked (TIOCSPTLCK)")(terminal(
     lambda m, s: fcntl.ioctl(m, 0x40045431, struct.pack("i", 1))))
 

@@ -9,8 +9,8 @@ import socket
 import struct
 import termios
 
-from rows import (LIBC, Refused, Uncheckpointed, child, fdinfo, flags, link, row, shown, syscall,
-                  text)
+from rows import (LIBC, Differs, Refused, Uncheckpointed, child, fdinfo, flags, link, row, shown,
+                  syscall, text)
 
 O_TMPFILE, O_PATH = 0o20200000, 0o10000000
 OPENED = "files: how a file is open"
@@ -238,6 +238,65 @@ def deleted_directory_replaced(place):
     os.rmdir(f"{place}/build")
     os.mkdir(f"{place}/build")
     return lambda: [os.fstat(fd).st_nlink, os.path.isdir(f"{place}/build")]
+
+
+@row(KINDS, "a directory that was deleted with the one above it")
+def deleted_with_parent(place):
+    os.makedirs(f"{place}/above/gone/inside")
+    fd = os.open(f"{place}/above/gone/inside", os.O_RDONLY)
+    os.rmdir(f"{place}/above/gone/inside"), os.rmdir(f"{place}/above/gone")
+    os.rmdir(f"{place}/above")
+    return lambda: [os.fstat(fd).st_nlink, os.path.exists(f"{place}/above")]
+
+
+@row(KINDS, "two directories that were deleted, one in the other", alone=True)
+def deleted_directories(place):
+    os.makedirs(f"{place}/gone/inside")
+    above = os.open(f"{place}/gone", os.O_RDONLY)
+    fd = os.open(f"{place}/gone/inside", os.O_RDONLY)
+    os.chdir(f"{place}/gone/inside")
+    os.rmdir(f"{place}/gone/inside"), os.rmdir(f"{place}/gone")
+    return lambda: [os.fstat(fd).st_nlink, os.fstat(above).st_nlink, os.readlink("/proc/self/cwd")]
+
+
+@row(KINDS, "a deleted directory with a deleted file in it, the directory opened first", alone=True)
+def deleted_file_in_deleted_directory(place):
+    gone = f"{place}/above/gone"
+    os.makedirs(gone)
+    directory, file = os.open(gone, os.O_RDONLY), os.open(f"{gone}/out", os.O_RDWR | os.O_CREAT)
+    os.unlink(f"{gone}/out"), os.rmdir(gone), os.rmdir(f"{place}/above")
+    return lambda: [os.fstat(file).st_nlink, os.fstat(directory).st_nlink, os.listdir(place),
+                    link(directory)]
+
+
+NUMBERS = "The number of a file (`st_ino`) and of its device (`st_dev`)"
+
+
+@row(KINDS, "the number of a file without a name (st_ino)", outcome=Differs(NUMBERS))
+def number_of_deleted(place):
+    fd = os.open(made(place), os.O_RDWR)
+    os.unlink(f"{place}/file")
+    return lambda: os.fstat(fd).st_ino
+
+
+@row(KINDS, "the number of a pipe (st_ino)", outcome=Differs(NUMBERS))
+def number_of_pipe(place):
+    ends = os.pipe()
+    return lambda: os.fstat(ends[0]).st_ino
+
+
+@row(KINDS, "the number of a file in memory (st_ino)", outcome=Differs(NUMBERS))
+def number_of_memory(place):
+    fd = os.memfd_create("number")
+    return lambda: os.fstat(fd).st_ino
+
+
+@row(KINDS, "times of a file in memory (memfd_create)",
+     outcome=Differs("A file in memory (`memfd_create`) is as old as"))
+def times_of_memory(place):
+    fd = os.memfd_create("times")
+    os.utime(fd, (1000, 2000))
+    return lambda: [os.fstat(fd).st_atime, os.fstat(fd).st_mtime]
 
 
 @row(KINDS, "a directory that was deleted")

@@ -3,6 +3,7 @@
 import ctypes
 import fcntl
 import os
+import socket
 import struct
 import time
 
@@ -134,6 +135,56 @@ def sender(place):
         call("msgctl", q, 2, state)
         return struct.unpack_from("i", state.raw, 96)[0] == os.getpid()
     return look
+
+
+def queue_state(q):
+    state = ctypes.create_string_buffer(120)
+    call("msgctl", q, 2, state)
+    return state
+
+
+@row(SYSTEM_V, "room of a queue (msg_qbytes)")
+def room(place):
+    q = call("msgget", 0x3236, 0o1600)
+    state = queue_state(q)
+    struct.pack_into("Q", state, 88, 3000)
+    call("msgctl", q, 1, state)
+    return lambda: struct.unpack_from("Q", queue_state(q).raw, 88)
+
+
+CHANGED = "The times at which a System V queue or segment was made or changed"
+
+
+@row(SYSTEM_V, "when a queue was changed last (msg_ctime)", outcome=Differs(CHANGED))
+def queue_changed(place):
+    q = call("msgget", 0x3237, 0o1600)
+    time.sleep(1)
+    first = struct.unpack_from("Q", queue_state(q).raw, 64)
+    return lambda: struct.unpack_from("Q", queue_state(q).raw, 64) == first
+
+
+@row(SYSTEM_V, "when a segment was changed last (shm_ctime)", outcome=Differs(CHANGED))
+def segment_changed(place):
+    m = call("shmget", 0x1238, 4096, 0o1600)
+    time.sleep(1)
+
+    def changed():
+        buffer = ctypes.create_string_buffer(112)
+        call("shmctl", m, 2, buffer)
+        return struct.unpack_from("Q", buffer.raw, 72)
+    first = changed()
+    return lambda: changed() == first
+
+
+@row(SYSTEM_V, "a segment of which a part is not mapped any more", alone=True,
+     outcome=Refused("dump_refused", "with a hole"))
+def holed(place):
+    m = call("shmget", 0x1239, 5 * 4096, 0o1600)
+    LIBC.shmat.restype = ctypes.c_void_p
+    at = LIBC.shmat(m, None, 0)
+    ctypes.memmove(at, b"kept", 4)
+    call("munmap", ctypes.c_void_p(at + 4096), ctypes.c_size_t(4096))
+    return lambda: ctypes.string_at(at, 4).decode()
 
 
 # ---- POSIX
@@ -288,6 +339,30 @@ for word, kind in {"of a reader": fcntl.F_RDLCK, "of a writer": fcntl.F_WRLCK}.i
         return lambda: fcntl.fcntl(fd, 1025)
 
 
+for word, how in {"flock": fcntl.flock, "lockf by its open file (F_OFD_SETLK)": lambda fd, _:
+                  fcntl.fcntl(fd, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))}.items():
+    @row(LOCKS, f"{word}, whose descriptor is on its way (SCM_RIGHTS)", alone=True,
+         outcome=Refused("dump_refused", "with a lock of it is on its way", check=False))
+    def in_flight(place, how=how):
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        fd = file(place)
+        how(fd, fcntl.LOCK_EX)
+        socket.send_fds(a, [b"locked"], [fd])
+        os.close(fd)
+        kept.append((a, b))
+        return others_lock(place, lambda other: how(other, fcntl.LOCK_EX | fcntl.LOCK_NB))
+
+    @row(LOCKS, f"{word}, a copy of whose descriptor is on its way", alone=True)
+    def in_flight_too(place, how=how):
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        fd = file(place)
+        how(fd, fcntl.LOCK_EX)
+        socket.send_fds(a, [b"locked"], [fd])
+        kept.append((a, b))
+        return others_lock(place, lambda other: how(other, fcntl.LOCK_EX | fcntl.LOCK_NB))
+
+
+kept = []
 shown(LOCKS, "nobody else gets one meanwhile", "cluster/test_locks.py::"
       "test_nobody_else_gets_a_lock_while_its_holder_moves_or_lies_frozen")
 shown(LOCKS, "of a child that shares its parent's descriptor", "cluster/test_locks.py::"

@@ -3,11 +3,12 @@
 import ctypes
 import os
 import resource
+import signal
 import struct
 import time
 
-from rows import (LIBC, Differs, Refused, call, child, prctl, row, shown, status, syscall, text,
-                  threads)
+from rows import (LIBC, Differs, Refused, call, child, comes, prctl, row, shown, status, syscall,
+                  text, threads)
 
 SCHEDULE = "process: how it is scheduled"
 FLAGS = "process: what it has set of itself"
@@ -112,6 +113,17 @@ def core(place):
     return look
 
 
+@row(SCHEDULE, "a nice value of its session (autogroup)", alone=True, needs="groups of sessions",
+     outcome=Differs("nice value of their own (`/proc/PID/autogroup`)"))
+def autogroup(place):
+    def work():
+        os.setsid()
+        with open("/proc/self/autogroup", "w") as f:
+            f.write("7")
+        return lambda: text("/proc/self/autogroup").split()[2]
+    return child(work).ask
+
+
 @row(SCHEDULE, "where its memory is to be (set_mempolicy)", alone=True, needs="NUMA",
      outcome=Differs(WHERE))
 def mempolicy(place):
@@ -136,6 +148,29 @@ def flag(name, setter, getter, value, **how):
 flag("no core dumps (PR_SET_DUMPABLE 0)", 4, 3, 0)
 flag("no new rights (no_new_privs)", 38, 39, 1)
 flag("no huge pages (PR_SET_THP_DISABLE)", 41, 42, 1)
+
+
+@row(FLAGS, "huge pages where they are asked for (PR_THP_DISABLE_EXCEPT_ADVISED)", alone=True,
+     needs="Linux 6.18", outcome=Differs("`PR_THP_DISABLE_EXCEPT_ADVISED`"))
+def thp_advised(place):
+    prctl(41, 1, 2)
+    return lambda: prctl(42)
+
+
+@row(FLAGS, "numbers of its timers that it chooses (PR_TIMER_CREATE_RESTORE_IDS)", alone=True,
+     needs="Linux 6.15", outcome=Differs("`PR_TIMER_CREATE_RESTORE_IDS`"))
+def timer_numbers(place):
+    prctl(77, 1)
+    return lambda: prctl(77, 2)
+
+
+@row(FLAGS, "a table of futexes of its own (PR_FUTEX_HASH)", alone=True, needs="Linux 6.16",
+     outcome=Differs("`PR_FUTEX_HASH`"))
+def futex_hash(place):
+    prctl(78, 1, 64)
+    return lambda: prctl(78, 2)
+
+
 flag("keeps rights (PR_SET_KEEPCAPS)", 8, 7, 1)
 flag("ends by faults of memory early (PR_MCE_KILL)", 33, 34, 1,
      outcome=Differs("`PR_MCE_KILL`"))
@@ -461,6 +496,24 @@ def root(place):
     return child(work).ask
 
 
+@row(PLACE, "the numbers that new processes get (ns_last_pid)", alone=True)
+def numbers_of_new(place):
+    last = [number_of_child()]
+
+    def look():
+        before, last[0] = last[0], number_of_child()
+        return before < last[0] < before + 1000
+    return look
+
+
+def number_of_child():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+
 # ---- its limits
 
 for number, limit in enumerate((
@@ -477,6 +530,47 @@ shown(LIMITS, "a limit that is reached",
       "cluster/test_ipc.py::test_at_a_limit_that_may_be_raised_it_moves")
 shown(LIMITS, "the CPU time that is left",
       "cluster/test_attributes.py::test_a_limit_of_cpu_time_counts_what_was_used_before_a_move")
+
+
+@row(LIMITS, "no signal may wait (RLIMIT_SIGPENDING 0)", alone=True)
+def no_pending(place):
+    resource.setrlimit(resource.RLIMIT_SIGPENDING if hasattr(resource, "RLIMIT_SIGPENDING") else 11,
+                       (0, 0))
+    return lambda: resource.getrlimit(11)
+
+
+@row(LIMITS, "no signal may wait (RLIMIT_SIGPENDING 0), and a timer runs", alone=True,
+     outcome=Refused("dump_refused", "RLIMIT_SIGPENDING"))
+def no_pending_with_timer(place):
+    event = ctypes.create_string_buffer(struct.pack("qiii", 0, 40, 0, 0) + bytes(44))
+    timer = ctypes.c_int()
+    syscall(222, 1, event, ctypes.byref(timer))
+    syscall(223, timer.value, 0, struct.pack("4q", 60, 0, 5000, 0), 0)
+    resource.setrlimit(11, (0, 0))
+
+    def look():
+        now = ctypes.create_string_buffer(32)
+        syscall(224, timer.value, now)
+        return [resource.getrlimit(11), struct.unpack_from("q", now.raw)]
+    return look
+
+
+@row(LIMITS, "no signal may wait (RLIMIT_SIGPENDING 0), and one waits", alone=True,
+     outcome=Refused("dump_refused", "RLIMIT_SIGPENDING"))
+def no_pending_with_signal(place):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [10, 40])
+    os.kill(os.getpid(), 10)
+    LIBC.sigqueue(os.getpid(), 40, ctypes.c_void_p(7))
+    resource.setrlimit(11, (0, 0))
+    return lambda: status("SigPnd", "ShdPnd")
+
+
+@row(LIMITS, "a descriptor with the highest number that it may have (RLIMIT_NOFILE)", alone=True)
+def last_descriptor(place):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400))
+    for number in range(380, 400):
+        os.dup2(0, number)
+    return lambda: [resource.getrlimit(resource.RLIMIT_NOFILE), os.fstat(399).st_mode]
 
 
 # ---- what the kernel counts
@@ -549,6 +643,32 @@ def ldt(place):
 def cpuid(place):
     syscall(158, 0x1012, 0)
     return lambda: syscall(158, 0x1011, 0)
+
+
+@row(ARCH, "tiles for matrices (AMX, ARCH_REQ_XCOMP_PERM)", alone=True,
+     needs="a processor with AMX")
+def tiles(place):
+    syscall(158, 0x1023, 18)
+
+    def look():
+        may = ctypes.c_uint64()
+        syscall(158, 0x1022, ctypes.byref(may))
+        return may.value >> 18 & 1
+    return look
+
+
+@row(ARCH, "a process without the kernel's code (vDSO)", alone=True,
+     outcome=Refused("dump_refused", "vDSO"))
+def no_vdso(place):
+    line, = [line for line in text("/proc/self/maps").splitlines() if line.endswith("[vdso]")]
+    begin, end = [int(number, 16) for number in line.split()[0].split("-")]
+    pid = os.fork()
+    if pid == 0:  # what it calls must not ask for the time
+        LIBC.munmap(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin))
+        LIBC.pause()
+        os._exit(9)
+    comes(lambda: "[vdso]" not in text(f"/proc/{pid}/maps"))
+    return lambda: ["[vdso]" in text(f"/proc/{pid}/maps"), os.waitpid(pid, os.WNOHANG)]
 
 
 @row(ARCH, "keys of memory (pkey_alloc)", alone=True, needs="a processor that can")

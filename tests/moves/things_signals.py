@@ -5,6 +5,7 @@ import os
 import signal
 import struct
 import threading
+import time
 
 from rows import LIBC, Differs, child, row, status, syscall
 
@@ -169,6 +170,21 @@ def waits(place):
 
     def look():
         return [os.waitpid(pid, os.WNOHANG)[0], status("SigBlk", pid=pid)]
-    import time
     time.sleep(0.1)
+    return look
+
+
+@row(SIGNALS, "how often a timer has run over, in its signal (si_overrun)", alone=True,
+     outcome=Differs("The signal of a timer that waits (timer_create(2)) does not say"))
+def overrun(place):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [41])
+    event = ctypes.create_string_buffer(struct.pack("qiii", 0, 41, 0, 0) + bytes(44))
+    timer = ctypes.c_int()
+    syscall(222, 1, event, ctypes.byref(timer))
+    syscall(223, timer.value, 0, struct.pack("4q", 0, 1_000_000, 0, 1_000_000), 0)
+
+    def look():
+        time.sleep(0.05)
+        found = info()
+        return found is not None and struct.unpack_from("i", found.raw, 20)[0] > 10
     return look

@@ -7,7 +7,7 @@ import socket
 import struct
 import termios
 
-from rows import Differs, Refused, child, row, shown
+from rows import Differs, Refused, child, row, shown, text
 
 UNIX = "sockets: of a machine (AF_UNIX)"
 INET = "sockets: TCP, UDP and the like"
@@ -214,6 +214,17 @@ def credentials(place):
     return look
 
 
+@row(UNIX, "groups of the other end (SO_PEERGROUPS)", alone=True,
+     outcome=Differs("`SO_PEERGROUPS`"))
+def peer_groups(place):
+    mine = os.getgroups()
+    os.setgroups([4711, 4712])
+    a, b = socket.socketpair()
+    os.setgroups(mine)
+    keep(a, b)
+    return lambda: struct.unpack("2I", a.getsockopt(1, 59, 8)) == (4711, 4712)
+
+
 @row(UNIX, "the place from which is peeked (SO_PEEK_OFF)")
 def peek_offset(place):
     a, b = keep(*socket.socketpair())
@@ -322,6 +333,58 @@ def datagrams(place):
     b.bind(("127.0.0.1", 0))
     a.sendto(b"waits", b.getsockname())
     return lambda: struct.unpack("i", fcntl.ioctl(b, termios.FIONREAD, bytes(4)))[0]
+
+
+def held_back(place, send):
+    a, b = keep(socket.socket(socket.AF_INET, DGRAM), socket.socket(socket.AF_INET, DGRAM))
+    b.bind(("127.0.0.1", 0)), b.settimeout(5)
+    a.connect(b.getsockname())
+    send(a)
+    return lambda: [a.getsockopt(17, 1), waits(b)]
+
+
+@row(INET, "the part of a datagram that waits for the rest (MSG_MORE)",
+     outcome=Refused("dump_refused", "waits for the rest of it", check=False))
+def more(place):
+    return held_back(place, lambda s: s.send(b"first", socket.MSG_MORE))
+
+
+def neighbour_of_none():
+    """An address of a network that this machine is on, which is nobody's as a rule."""
+    for line in text("/proc/net/route").splitlines()[1:]:
+        device, to, gateway, _, _, _, _, mask, *_ = line.split()
+        mask, = struct.unpack(">I", struct.pack("<I", int(mask, 16)))
+        if int(gateway, 16) == 0 and 0 < mask < 0xfffffff8 and device != "lo":
+            to, = struct.unpack(">I", struct.pack("<I", int(to, 16)))
+            return socket.inet_ntoa(struct.pack(">I", (to | ~mask & 0xffffffff) - 1))
+    raise OSError("there is no network with neighbours")
+
+
+@row(INET, "a datagram that waits until its neighbour is known",
+     needs="a network with neighbours")
+def unresolved(place):
+    a, = keep(socket.socket(socket.AF_INET, DGRAM))
+    address = neighbour_of_none(), 9
+
+    def look():
+        a.sendto(b"x", address)
+        return a.getsockname()
+    look()
+    if not struct.unpack("i", fcntl.ioctl(a, termios.TIOCOUTQ, bytes(4)))[0]:
+        raise OSError("there is no neighbour that is not known")
+    return look
+
+
+@row(INET, "UDP that has no port yet")
+def udp_without_port(place):
+    a, = keep(socket.socket(socket.AF_INET, DGRAM))
+    return lambda: [a.getsockname(), a.getsockopt(17, 1)]
+
+
+@row(INET, "datagrams that are put together (UDP_CORK)",
+     outcome=Refused("dump_refused", "UDP_CORK", check=False))
+def cork(place):
+    return held_back(place, lambda s: s.setsockopt(17, 1, 1))
 
 
 @row(INET, "MPTCP", needs="MPTCP", outcome=Refused("holds_mptcp", "MPTCP"))

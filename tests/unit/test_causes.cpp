@@ -133,13 +133,19 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
         criu_trouble_passes("Error (souk): a message that names its sender waits in a socket"));
     ck_assert(
         criu_trouble_passes("Error (souk): a descriptor is on its way between two processes"));
-    ck_assert_text(criu_unopened_file("Error (criu/files-reg.c:2353): Can't open file home/a on "
-                                      "restore: No such file or directory\nError (x): y"),
-                   "cannot open /home/a: No such file or directory");
-    ck_assert_text(criu_unopened_file("Can't open file a; b on restore: c; Error (x): y"),
-                   "cannot open /a; b: c");
-    ck_assert_text(criu_unopened_file("Can't open file a on restore: b on restore: c"),
-                   "cannot open /a on restore: b: c");
+    ck_assert(
+        criu_trouble_passes("Error (souk): /a with a lock of it is on its way in a socket of "
+                            "process 7 (file 3); it can move when it has been taken"));
+    ck_assert(
+        criu_trouble_passes("Error (souk): a part of a datagram waits for the rest of it "
+                            "(MSG_MORE) in a socket of process 7 (file 3); it can move when the "
+                            "rest has been sent"));
+    ck_assert(
+        criu_trouble_passes("Error (souk): more descriptors than CRIU takes along are on their way "
+                            "in a socket of process 7 (file 3)"));
+    ck_assert(
+        !criu_trouble_passes("Error (souk): thread 7 has the tiles of its processor (AMX) "
+                             "configured; it can move when it has released them"));
     ck_assert_text(criu_other_file("Error (criu/files-reg.c:2175): File a/b has bad size 7 (expect "
                                    "6); Error (criu/files.c:1): Unable to open fd=3"),
                    "/a/b is another file now, of another size 7 (expect 6)");
@@ -162,11 +168,29 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
            "is in use"},
           {"Error (criu/tty.c:2286): tty: ctty inheritance detected sid/pgrp 7", "terminal"}})
         ck_assert_msg(criu_refusal(line).find(words) != std::string::npos, "%s", line);
-    for (const char* none_of_these : {"", "Can't open file x", "Can't open file x\n on restore: y"})
-        ck_assert_text(criu_unopened_file(none_of_these), "");
     // everybody who runs agentd in a container meets this one
     ck_assert_text(because(lacks_sys_resource).substr(0, 64),
                    "agentd lacks CAP_SYS_RESOURCE: jobs of other users than root can");
+}
+END_TEST
+
+START_TEST(a_path_that_a_restore_does_not_find_is_named) {
+    ck_assert_text(criu_unopened_file("Error (criu/files-reg.c:2353): Can't open file home/a on "
+                                      "restore: No such file or directory\nError (x): y"),
+                   "cannot open /home/a: No such file or directory");
+    ck_assert_text(criu_unopened_file("Can't open file a; b on restore: c; Error (x): y"),
+                   "cannot open /a; b: c");
+    ck_assert_text(criu_unopened_file("Can't open file a on restore: b on restore: c"),
+                   "cannot open /a on restore: b: c");
+    ck_assert_text(criu_unopened_file("Error (criu/fifo.c:98): Can't open fake fifo 0xe [a/b]: No "
+                                      "such file; Error (criu/files-reg.c:2267): Can't open file "
+                                      "a/b: No such file; Error (criu/files.c:1221): x"),
+                   "cannot open /a/b: No such file");
+    ck_assert_text(criu_unopened_file("Error (criu/fsnotify.c:510): fsnotify: Unable to open /a/b: "
+                                      "No such file\nError (x): y"),
+                   "cannot open /a/b: No such file");
+    for (const char* none_of_these : {"", "Can't open file x", "Can't open file x\n on restore: y"})
+        ck_assert_text(criu_unopened_file(none_of_these), "");
 }
 END_TEST
 
@@ -272,6 +296,7 @@ START_TEST(what_a_home_decides_has_a_code) {
 END_TEST
 
 UNIT_SUITE(causes, criu_lines_become_words_for_people_and_are_kept_for_who_asks,
+           a_path_that_a_restore_does_not_find_is_named,
            every_cause_has_a_code_of_its_own_words_and_a_meaning,
            the_ends_of_a_guests_effects_have_a_code_each,
            what_a_guest_says_reaches_the_market_and_the_record_with_its_code,

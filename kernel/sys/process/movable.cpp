@@ -21,7 +21,9 @@
 #include "kernel/base/cause.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/net/tcp_table.hpp"
+#include "kernel/sys/process/own_mappings.h"
 #include "kernel/sys/process/own_shares.h"
+#include "kernel/sys/process/own_signals.h"
 
 namespace souk {
 namespace {
@@ -357,7 +359,7 @@ Status look_at_all(Looker& looker, const std::vector<CapsuleProcess>& processes,
     return {};
 }
 
-Status refuse_to_share(const CapsuleProcess& p, const std::string& how) {
+Status refuse_what_it_has(const CapsuleProcess& p, const std::string& how) {
     return fail_because(CauseCode::dump_refused,
                         {{"text", "cannot move: " + named(p) + " has " + how}});
 }
@@ -367,8 +369,19 @@ Status look_at_threads(const CapsuleProcess& p) {
     for (size_t i = 0; threads && i < threads->size(); ++i)
         if (const auto thread = whole_number<pid_t>((*threads)[i]); thread && *thread != p.pid)
             if (const char* const own = souk_own_share(p.pid, *thread))
-                return refuse_to_share(p, own);
+                return refuse_what_it_has(p, own);
     return {};
+}
+
+Status look_at_what_lasts(const CapsuleProcess& p) {
+    char words[256];
+    std::FILE* const maps = std::fopen(("/proc/" + std::to_string(p.pid) + "/maps").c_str(), "re");
+    if (!maps) return {};  // it has ended
+    const bool lasts = souk_lasting_mapping(maps, words, sizeof words) != 0;
+    std::fclose(maps);
+    if (lasts) return refuse_what_it_has(p, words);
+    return souk_has_signals_above_limit(p.pid) ? refuse_what_it_has(p, SOUK_SIGNALS_ABOVE_LIMIT)
+                                               : Status();
 }
 
 // The numbers of the processes are those here. Who waits in vfork(2) shares its memory for a
@@ -377,7 +390,10 @@ Status look_at_shares(const std::vector<CapsuleProcess>& processes) {
     constexpr std::pair<int, const char*> shared[] = {
         {KCMP_FS, SOUK_SHARED_FS}, {KCMP_FILES, SOUK_SHARED_FILES}, {KCMP_VM, SOUK_SHARED_VM}};
     for (const CapsuleProcess& p : processes)
-        if (p.state != 'Z') TRY(look_at_threads(p));
+        if (p.state != 'Z') {
+            TRY(look_at_threads(p));
+            TRY(look_at_what_lasts(p));
+        }
     for (const auto& [kind, name] : shared) {
         // They run, and may change meanwhile: a set bears an order that does not hold.
         const auto is_less = [kind = kind](pid_t a, pid_t b) {
@@ -388,7 +404,7 @@ Status look_at_shares(const std::vector<CapsuleProcess>& processes) {
             if (p.state == 'Z' || p.state == 'D') continue;
             const auto [other, is_new] = seen.insert(p.pid);
             if (!is_new && souk_compare_shares(*other, p.pid, kind) == 0)
-                return refuse_to_share(
+                return refuse_what_it_has(
                     p, std::string("one and the same ") + name + " as another process");
         }
     }
