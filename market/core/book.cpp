@@ -39,6 +39,10 @@ Node& Book::load(NodeRecord record) {
 User& Book::load(UserRecord record) {
     User& user = this->user(record.uid);
     user.record = std::move(record);
+    if (const auto hours = TimeFrames::parse(user.record.limits.hours))
+        user.open = *hours;
+    else
+        user.record.limits.hours.clear();
     return user;
 }
 

@@ -113,6 +113,8 @@ class Book {
     bool day_is_spent(const User& user) const {
         return user.is_empty || (user.record.ended_day >= 0 && user.record.ended_day == meta_.day);
     }
+    // The user's jobs wait, whatever they bid.
+    bool may_not_run(const User& user) const { return user.is_closed || day_is_spent(user); }
     // One that a new job or node might get.
     uint64_t free_key() const { return next_key_; }
 

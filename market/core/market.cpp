@@ -281,8 +281,8 @@ Nanos Market::next_call() const {
                      notes_.next(), reports_.next_ask(), reservations_.next(), lent_.next()});
     if (!book_.nodes().empty()) next = std::min(next, bids_.next_sample());
     if (!admission_.limited().empty())
-        next = std::min(
-            {next, admission_.next(), Nanos{(book_.meta().day + 1) * day_ns} - context_.calendar});
+        next = std::min({next, admission_.next(), funds_.next_hours(),
+                         Nanos{(book_.meta().day + 1) * day_ns} - context_.calendar});
     return next;
 }
 
@@ -529,6 +529,7 @@ void Market::decide(Nanos now, Outputs& out) {
 void Market::solve_now(Nanos now, Outputs& out) {
     funds_.begin_day(now);
     funds_.end_days(now);
+    funds_.look_at_hours(now);
     while (Job* const job = alarms_.take_due(now)) reports_.alarm(*job, now);
     end_settling(now);
     places_.resources().forget_names();

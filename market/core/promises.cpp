@@ -257,7 +257,7 @@ PromiseEnd Promises::what_keeps(const Job& job) const {
     if (phase == JobPhase::running && r.report.where == c.node && !r.report.stands)
         return PromiseEnd::none;
     if (r.hold != Hold::none || r.cancel || r.out_of_budget || job.held != Job::Held::none ||
-        book_.day_is_spent(*job.user) || book_.lacks_project(job))
+        book_.may_not_run(*job.user) || book_.lacks_project(job))
         return PromiseEnd::held_back;
     return PromiseEnd::late;
 }

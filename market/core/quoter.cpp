@@ -142,7 +142,7 @@ Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
         [](const Quote::Place& a, const Quote::Place& b) { return a.speed > b.speed; });
     quote.runs = quote.running == q.jobs;
     const Job& last = trial.guests.back();
-    const auto within = view_.book.day_is_spent(trial.user)
+    const auto within = view_.book.may_not_run(trial.user)
                             ? std::nullopt
                             : Admission::bid_within(view_.jobs, trial.user, q.terms.cpus,
                                                     weight_plain, trial.solver);

@@ -143,7 +143,11 @@ SOUK_FIELDS(market::UserLimits,  //
             optional("allowance", &market::UserLimits::allowance, "given", 16, rule::price),
             field("every", &market::UserLimits::every,
                   rule::one_of(market::Every::day, market::Every::month)),
-            field("expires", &market::UserLimits::expires));
+            field("expires", &market::UserLimits::expires),
+            field("hours", &market::UserLimits::hours,
+                  rule::text(TextRule::line, market::UserLimits::hours_bytes_max)),
+            optional("reserve", &market::UserLimits::reserve, "given", 32,
+                     rule::between(0, INT32_MAX)));
 
 SOUK_FIELDS(market::UserRecord,  //
             field("uid", &market::UserRecord::uid),

@@ -432,10 +432,13 @@ bool Reservations::is_too_much(const std::vector<const Job*>& all, Nanos unix) c
     for (const Job* const job : all) {
         const Booking& b = *job->record.report.terms.booking;
         if (b.span > span_most || b.start > unix + ahead_most) return true;
+        if (!user.is_open(context_.second_of_week(std::max(b.start, unix)), b.span)) return true;
         cpus += job->record.report.terms.cpus;
     }
-    const auto& limit = user.record.limits.cpus;
-    if (!limit) return false;
+    const UserLimits& limits = user.record.limits;
+    if (!limits.cpus && !limits.reserve) return false;
+    const int32_t most =
+        std::min(limits.cpus.value_or(INT32_MAX), limits.reserve.value_or(INT32_MAX));
     for (const JobId& id : booked_) {
         const Job& job = *book_.find(id);
         const Contract& c = *job.record.contract;
@@ -443,7 +446,7 @@ bool Reservations::is_too_much(const std::vector<const Job*>& all, Nanos unix) c
         const bool same = job.user->record.uid == user.record.uid;
         if (same && c.is_sold() && !c.over && !here) cpus += c.cpus;
     }
-    return cpus > *limit;
+    return cpus > most;
 }
 
 bool Reservations::is_open(const ProviderReport& r, Span span) {

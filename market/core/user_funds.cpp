@@ -251,7 +251,10 @@ Result<std::string> UserFunds::set_limits(uint32_t of, const std::string& name,
     User& user = book_.user(of);
     for (const JobId& id : user.claiming)  // what was spent before is spent
         billing_.account_running(book_.jobs().at(id), now);
+    TRY_ASSIGN(TimeFrames open, TimeFrames::parse(limits.hours.empty() ? "always" : limits.hours));
     const UserLimits before = std::exchange(user.record.limits, limits);
+    user.open = std::move(open);
+    hours_changed();
     user.record.name = name;
     if (user.day_left().micro > 0) user.record.ended_day = -1;
     if (!limits.allowance || limits.every != before.every) user.record.granted = -1;
@@ -268,7 +271,31 @@ Result<std::string> UserFunds::set_limits(uint32_t of, const std::string& name,
         if (job.user == &user && job.phase() != JobPhase::finished) work_.touch(job);
     work_.decide();
     admission_.limits_changed(user);
+    if (user.open.always()) user.is_closed = false;
     return called(user) + (limits.any() ? " has these limits now" : " has no limits now");
+}
+
+// Looks at least once an hour, as a local clock changes twice a year.
+void UserFunds::look_at_hours(Nanos now) {
+    if (now < hours_at_) return;
+    hours_at_ = Nanos::never();
+    const Nanos unix = context_.unix(now);
+    const int32_t second = context_.second_of_week(unix);
+    for (const uint32_t uid : admission_.limited()) {
+        User& user = book_.users().at(uid);
+        if (const int32_t edge = user.open.to_next_edge(second); edge > 0) {
+            const Nanos left =
+                Nanos::from_s(std::min(edge, 3'600)) - Nanos{unix.ns % 1'000'000'000};
+            hours_at_ = std::min(hours_at_, now + left);
+        }
+        const bool closed = !user.open.contains(second);
+        if (std::exchange(user.is_closed, closed) == closed) continue;
+        for (const auto& [rank, job] : user.order) {
+            work_.touch(*job);
+            notes_.of(*job);
+        }
+        work_.decide();
+    }
 }
 
 Result<uint32_t> UserFunds::set_member(const std::string& project, std::optional<uint32_t> member,

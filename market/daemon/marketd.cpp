@@ -3,6 +3,7 @@
 
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/zone.hpp"
 #include "market/daemon/decision_reply.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
@@ -88,9 +89,14 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
     return daemon;
 }
 
+void Marketd::set_clock() {
+    const int64_t unix_s = unix_now().ns / 1'000'000'000;
+    market_.set_calendar(MarketRecords::calendar(), ahead_of_utc("", unix_s));
+}
+
 Status Marketd::load() {
     TRY_ASSIGN(const MarketRecords::Read read, records_.load());
-    market_.set_calendar(MarketRecords::calendar());
+    set_clock();
     open_decision_log();
     market_.tell_to(trace_.listener());
     market_.started(Loop::now());
@@ -372,7 +378,7 @@ void Marketd::step() {
     constexpr Nanos long_step = Nanos::from_ms(2), rest_max = Nanos::from_ms(25);
     const Nanos began = Loop::now();
     market::Outputs out;
-    market_.set_calendar(MarketRecords::calendar());
+    set_clock();
     market_.solve(Loop::now(), out);
     if (decision_log_) decision_log_->stepped(market_, unix_now());
     records_.store(out.store);

@@ -85,6 +85,7 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     Status answer_at_once(uint64_t number, const Connection& c, const wire::CtlRequest& request);
 
     void wake() override;
+    void set_clock();
     void step() override;
     void quote(const QuoteDesk::Asked& asked);
     void flush();
