@@ -7,10 +7,26 @@
 
 namespace souk {
 
+// The user's first job may be another one, or the user have another turn.
+void OfferRounds::list(uint32_t uid, User& user) {
+    by_due_.erase({user.listed, uid});
+    ready_.erase({user.turn, uid});
+    user.listed = user.due.empty() ? Nanos::never() : user.due.begin()->first;
+    if (!user.due.empty()) by_due_.insert({user.listed, uid});
+}
+
+void OfferRounds::not_due(const JobId& id, const Entry& entry) {
+    User& user = users_.at(entry.uid);
+    user.due.erase({entry.due, id});
+    list(entry.uid, user);
+}
+
 void OfferRounds::set_due(const JobId& id, Entry& entry, Nanos at) {
-    due_.erase({entry.due, id});
+    User& user = users_.at(entry.uid);
+    user.due.erase({entry.due, id});
     entry.due = at;
-    due_.insert({at, id});
+    user.due.insert({at, id});
+    list(entry.uid, user);
 }
 
 void OfferRounds::pause(const JobId& id, Entry& entry, Nanos now) {
@@ -18,12 +34,17 @@ void OfferRounds::pause(const JobId& id, Entry& entry, Nanos now) {
     entry.pause = std::min(pause_most, Nanos{entry.pause.ns * 2});
 }
 
-void OfferRounds::note(const JobId& id, const JobTerms& terms, Nanos now) {
+void OfferRounds::note(const JobId& id, uint32_t uid, const JobTerms& terms, Nanos now) {
     const auto known = jobs_.find(id);
     if (known != jobs_.end() && known->second.terms == terms) return;
-    if (known == jobs_.end() && jobs_.size() >= jobs_max) return;
     const bool is_new = known == jobs_.end();
     Entry& entry = is_new ? jobs_[id] : known->second;
+    if (is_new) {
+        entry.uid = uid;
+        // Who comes anew goes behind all who wait, so coming and going gains nothing.
+        User& user = users_.try_emplace(uid, User{{}, 0, next_}).first->second;
+        ++user.jobs;
+    }
     entry.terms = terms;
     entry.pause = pause_least;
     if (entry.round.number == 0 || !entry.round.is_open)
@@ -34,7 +55,9 @@ void OfferRounds::forget(const JobId& id) {
     const auto known = jobs_.find(id);
     if (known == jobs_.end()) return;
     open_.erase(known->second.round.number);
-    due_.erase({known->second.due, id});
+    not_due(id, known->second);
+    const auto user = users_.find(known->second.uid);
+    if (--user->second.jobs == 0) users_.erase(user);
     jobs_.erase(known);
 }
 
@@ -48,20 +71,27 @@ void OfferRounds::hurry(Nanos now) {
     }
 }
 
-std::optional<JobId> OfferRounds::due(Nanos now) const {
-    if (now < free_at_ || due_.empty() || due_.begin()->first > now) return std::nullopt;
-    return due_.begin()->second;
+std::optional<JobId> OfferRounds::due(Nanos now) {
+    if (now < free_at_) return std::nullopt;
+    while (!by_due_.empty() && by_due_.begin()->first <= now) {
+        const uint32_t uid = by_due_.begin()->second;
+        by_due_.erase(by_due_.begin());
+        ready_.insert({users_.at(uid).turn, uid});
+    }
+    if (ready_.empty()) return std::nullopt;
+    return users_.at(ready_.begin()->second).due.begin()->second;
 }
 
 uint64_t OfferRounds::begin(const JobId& id, std::vector<std::string> sites, const OfferWish& wish,
                             Nanos now) {
     Entry& entry = jobs_.at(id);
     MUST(!sites.empty() && (entry.round.number == 0 || !entry.round.is_open));
-    due_.erase({entry.due, id});
+    not_due(id, entry);
     std::ranges::sort(sites);
     entry.round = {next_++, now, true, wish, {}, {}};
     for (std::string& site : sites) entry.round.answers.push_back({std::move(site), {}});
     open_[entry.round.number] = id;
+    users_.at(entry.uid).turn = entry.round.number;
     free_at_ = now + apart;
     return entry.round.number;
 }
@@ -111,7 +141,8 @@ void OfferRounds::close(const JobId& id, Entry& entry, Nanos now) {
 
 Nanos OfferRounds::next() const {
     Nanos at = Nanos::never();
-    if (!due_.empty()) at = std::max(free_at_, due_.begin()->first);
+    if (!by_due_.empty()) at = std::max(free_at_, by_due_.begin()->first);
+    if (!ready_.empty()) at = free_at_;
     if (!open_.empty())
         at = std::min(at, jobs_.at(open_.begin()->second).round.began + answer_limit);
     return at;
