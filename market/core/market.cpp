@@ -133,6 +133,7 @@ void Market::started(Nanos now) {
         reservations_.note(*job);
         lent_.resume(*job, now);
     }
+    billing_.count_use();
     for (auto& [name, node] : book_.nodes()) {
         node.lost_at = now;
         work_.touch(node);

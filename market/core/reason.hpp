@@ -156,6 +156,7 @@ enum class ReasonCode : uint16_t {
     promise_broken,
     resource_devices,
     at_site,  // another site has it
+    account_full,
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

@@ -108,7 +108,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("contract", &market::JobRecord::contract, rule::unless_same),
             field("promised", &market::JobRecord::promised, rule::unless_same),
             field("given", &market::JobRecord::given),
-            field("loan", &market::JobRecord::loan, rule::unless_same));
+            field("loan", &market::JobRecord::loan, rule::unless_same),
+            field("arrived", &market::JobRecord::arrived, rule::time));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),

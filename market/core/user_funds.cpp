@@ -8,8 +8,9 @@ namespace souk::market {
 
 namespace {
 
-// The most that an account holds or owes: a tenth of what the number could say.
-constexpr Money account_max = {1'000 * money_max.micro};
+Money most_of(const Holder& holder) {
+    return holder.kind == Holder::Kind::outside ? outside_most : account_most;
+}
 
 constexpr int64_t weekday_of_epoch = 3;  // 1970-01-01 was a Thursday; weeks begin on Monday
 
@@ -94,11 +95,14 @@ void UserFunds::grant(User& user, Nanos now) {
         ledger_.post(receipt);
     }
     receipt.kind = Receipt::Kind::allowance;
-    receipt.paid = Money{-l.allowance->micro};
+    const Money given = std::min({*l.allowance, room_in(Holder::user(uid), *l.allowance),
+                                  room_in(Holder::outside(), Money{} - *l.allowance)});
+    receipt.paid = Money{} - given;
     receipt.note = std::string("of the ") + to_string(l.every);
-    if (user.funds) *user.funds += *l.allowance;
-    ledger_.post(receipt);
-    ledger_.grant(uid, l.expires ? *l.allowance : Money{});
+    if (given < *l.allowance) receipt.note += ", as much as the books hold";
+    if (user.funds) *user.funds += given;
+    if (given.micro > 0) ledger_.post(receipt);
+    ledger_.grant(uid, l.expires ? given : Money{});
     user.record.granted = period;
     book_.save_user(uid);
     has_more(user);
@@ -144,14 +148,20 @@ Receipt UserFunds::receipt_of(const MoneyOrder& o, uint32_t uid, Nanos now) cons
     return r;
 }
 
-// An error: an account would pass what a number can say.
+// How far a movement of `more` may go on with that account: as far as an account may hold or owe,
+// and always towards nothing.
+Money UserFunds::room_in(const Holder& holder, Money more) const {
+    const Money most = most_of(holder), has = ledger_.balance(holder);
+    return std::max(Money{}, more.micro < 0 ? has + most : most - has);
+}
+
+// An error: an account would pass what it may hold or owe.
 Status UserFunds::stays_in_bounds(const Receipt& receipt) const {
-    for (const Posting& p : postings(receipt)) {
-        const Money then = ledger_.balance(p.holder) + p.amount;
-        if (then > account_max || then.micro < -account_max.micro)
+    for (const Posting& p : postings(receipt))
+        if (std::max(p.amount, Money{} - p.amount) > room_in(p.holder, p.amount))
             return fail(CauseCode::not_possible, "the account of " + p.holder.text() +
-                                                     " would pass " + format_money(account_max));
-    }
+                                                     " would pass " +
+                                                     format_money(most_of(p.holder)));
     return {};
 }
 
@@ -412,6 +422,9 @@ void UserFunds::reckon_days(Nanos now) {
 }
 
 void UserFunds::end_days(Nanos now) {
+    for (const uint32_t uid : billing_.take_full())
+        for (auto& [id, job] : book_.jobs())
+            if (job.user->record.uid == uid && job.phase() != JobPhase::finished) work_.touch(job);
     reckon_days(now);
     while (const auto uid = days_.take_ended(now)) {
         User& user = book_.users().at(*uid);

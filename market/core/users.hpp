@@ -86,6 +86,8 @@ struct User {
     std::optional<Money> funds;
     Money funded;
     bool is_empty = false;  // nothing is left of its account, until that gets more
+    Money open;             // what its jobs are charged and no receipt has yet
+    bool is_full = false;   // no more use can be charged to its account (room_for_use)
 
     // Whether what is charged must end somewhere; whether anything does.
     bool is_counted() const { return record.limits.spend_per_day || funds; }
