@@ -31,9 +31,9 @@ void keep_ties(JobReport& report, const JobReport& before);
 // CPUs and named resources, and at least so much memory.
 void keep_size(JobReport& report, const JobReport& before);
 
-// What the texts and lists of a report take. A home that has taken all that it may has the reports
-// of its jobs shortened: texts for people to their beginning, lists to their newest entries, and
-// what a job asks for stays as it was.
+// The bytes that the texts and lists of a report take. A home that has taken all that it may has
+// the reports of its jobs shortened: texts for people to their beginning, lists to their newest
+// entries, and what a job asks for stays as it was.
 size_t bytes_of(const JobReport& report);
 void shorten(JobReport& report, const JobReport& before);
 

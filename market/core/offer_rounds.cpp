@@ -41,7 +41,7 @@ void OfferRounds::note(const JobId& id, uint32_t uid, const JobTerms& terms, Nan
     Entry& entry = is_new ? jobs_[id] : known->second;
     if (is_new) {
         entry.uid = uid;
-        // Who comes anew goes behind all who wait, so coming and going gains nothing.
+        // A user who comes anew goes behind all who wait: coming and going gains nothing.
         User& user = users_.try_emplace(uid, User{{}, 0, next_}).first->second;
         ++user.jobs;
     }

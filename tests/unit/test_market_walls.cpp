@@ -154,7 +154,7 @@ START_TEST(a_home_fills_no_memory_with_words_and_users) {
     };
     r.terms.max_price = Money::units(1);
     for (uint64_t n = 1; n <= 50; ++n) ck_assert(say(n));
-    // What is known grows no further than there is room, and says who it is all the same.
+    // The reports grow no further than there is room, and say what decides all the same.
     r.command = r.comment = std::string(1'000, 'x');
     r.cannot_move = souk::Cause(CauseCode::holds_io_uring, std::string(1'000, 'x'));
     r.places = std::vector<NodeName>(900, NodeName(60, 'n'));
