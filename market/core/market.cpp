@@ -133,6 +133,7 @@ void Market::started(Nanos now) {
         reservations_.note(*job);
         lent_.resume(*job, now);
     }
+    billing_.count_use();
     for (auto& [name, node] : book_.nodes()) {
         node.lost_at = now;
         work_.touch(node);
@@ -142,6 +143,8 @@ void Market::started(Nanos now) {
     // A market without a past waits for nobody.
     if (!book_.jobs().empty() || !book_.nodes().empty())
         settling_.begin(now + context_.options.settle);
+    else
+        book_.meta().arrivals = true;
 }
 
 Status Market::agent_connected(const NodeName& name, const std::string& address, Nanos now) {
@@ -267,9 +270,11 @@ void Market::end_settling(Nanos now) {
                (!node.jobs.empty() || (node.record.has_report && node.record.report.on_market));
     };
     const auto unreported = [](const Job& job) {
-        return job.phase() != JobPhase::finished && !job.reported;
+        const bool waits = job.phase() == JobPhase::waiting && !job.record.order;
+        return job.phase() != JobPhase::finished && !job.reported && !waits;
     };
     if (!settling_.ends(now, book_.nodes(), away, book_.jobs(), unreported)) return;
+    if (!std::exchange(book_.meta().arrivals, true)) book_.save_meta();
     work_.decide();
     reservations_.changed();
 }
@@ -545,6 +550,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     explain_.refresh_comments(now);
     funds_.reckon_days(now);
     reports_.ask_again(now, out);
+    if (billing_.has_turned()) work_.decide();
     if (bids_.sample(now) && !allocation_.outside().decides()) prices_.lower_held(now);
     flush(now, out);
 }

@@ -305,6 +305,9 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
     {at_site, "at_site", "site {cause} has it",
      "srun --sites: it was given to that site, which says where it runs; it comes home when that "
      "site wants its place back"},
+    {account_full, "account_full", "the books hold no more use by {user}",
+     "it has paid, or owes, about as much as all others may yet: 250 billion at most "
+     "(docs/ledger.md)"},
     {user_hours, "user_hours", "{user} may run jobs {cause} alone, by the market's clock",
      "the hours of its user or project (marketctl user show); it goes on when they begin"},
 });

@@ -108,7 +108,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("contract", &market::JobRecord::contract, rule::unless_same),
             field("promised", &market::JobRecord::promised, rule::unless_same),
             field("given", &market::JobRecord::given),
-            field("loan", &market::JobRecord::loan, rule::unless_same));
+            field("loan", &market::JobRecord::loan, rule::unless_same),
+            field("arrived", &market::JobRecord::arrived, rule::time));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),
@@ -188,6 +189,7 @@ SOUK_FIELDS(market::MetaRecord,  //
             field("day", &market::MetaRecord::day, market::day_rule),
             field("finished_retired", &market::MetaRecord::finished_retired),
             field("settings", &market::MetaRecord::settings, rule::at_most(64)),
-            field("decisions", &market::MetaRecord::decisions));
+            field("decisions", &market::MetaRecord::decisions),
+            field("arrivals", &market::MetaRecord::arrivals));
 
 }  // namespace souk

@@ -106,6 +106,7 @@ class UserFunds final : private UserDays::Homes {
     Money available(const MoneyOrder& order) const;
     static bool pays(const MoneyOrder& order);
     Status has_enough(const MoneyOrder& order) const;
+    Money room_in(const Holder& holder, Money more) const;
     Status stays_in_bounds(const Receipt& receipt) const;
     Receipt receipt_of(const MoneyOrder& order, uint32_t uid, Nanos now) const;
 

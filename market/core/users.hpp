@@ -93,14 +93,16 @@ struct User {
     std::optional<Money> funds;
     Money funded;
     bool is_empty = false;  // nothing is left of its account, until that gets more
+    Money open;             // what its jobs are charged and no receipt has yet
+    bool is_full = false;   // no more use can be charged to its account (room_for_use)
 
-    TimeFrames open = {};    // of record.limits.hours
+    TimeFrames frames = {};  // of record.limits.hours
     bool is_closed = false;  // it is outside of these now
     // Whether a place that is sold to it from then on, for so long, lies in its hours.
     bool is_open(int32_t second_of_week, Nanos span) const {
-        const int32_t left = open.to_next_edge(second_of_week);
-        return open.always() ||
-               (open.contains(second_of_week) && (left == 0 || span <= Nanos::from_s(left)));
+        const int32_t left = frames.to_next_edge(second_of_week);
+        return frames.always() ||
+               (frames.contains(second_of_week) && (left == 0 || span <= Nanos::from_s(left)));
     }
 
     // Whether what is charged must end somewhere; whether anything does.

@@ -378,7 +378,7 @@ START_TEST(a_user_with_hours_runs_in_them_alone_by_the_local_clock) {
     UserLimits limits;
     limits.hours = "thu 8:00-10:00; fri 20:00-2:00";
     w.limit(alice, limits);
-    const JobId a = w.job(alice, 50), b = w.job(bob, 1);
+    const JobId a = w.job(alice, 50), b = w.job(bob, 40);
     const auto runs_at = [&](Nanos unix) {
         w.run_until(unix - w.calendar);
         ck_assert_text(w.where(b), "n1");
