@@ -206,6 +206,11 @@ bool Admission::has_room(const Job& job) {
 Reason Admission::why(const User& user, const Job& job, Job::Held held, bool spent) {
     const UserLimits& limits = user.record.limits;
     if (user.is_empty) return Reason(ReasonCode::account_empty).with(Figure::user, called(user));
+    if (user.is_full) return Reason(ReasonCode::account_full).with(Figure::user, called(user));
+    if (user.is_closed)
+        return Reason(ReasonCode::user_hours)
+            .with(Figure::user, called(user))
+            .with(Figure::cause, limits.hours);
     if (limits.spend_per_day && spent)
         return Reason(ReasonCode::user_day)
             .with(Figure::user, called(user))

@@ -59,7 +59,7 @@ Allocation::Wish Allocation::wish(const Job& job, Job::Held held) const {
     w.state = phase == JobPhase::waiting  ? JobState::waiting
               : phase == JobPhase::frozen ? JobState::frozen
                                           : JobState::running;
-    if (held != Job::Held::none || book_.day_is_spent(*job.user) || book_.lacks_project(job)) {
+    if (held != Job::Held::none || book_.may_not_run(*job.user) || book_.lacks_project(job)) {
         w.pin = Pin::frozen;
         return w;
     }

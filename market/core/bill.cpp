@@ -45,11 +45,11 @@ bool is_used_up(const Job& job) {
             r.account.left(r.price, terms.cpus, terms.budget) < rest_min);
 }
 
-Money charge(Job& job, Nanos ran, Nanos unix_now) {
+Money charge(Job& job, Nanos ran, Nanos unix_now, Money room) {
     JobRecord& r = job.record;
     const Nanos span = ran - r.billed;
     const Money cost = r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget,
-                                        job.user->left());
+                                        std::min(job.user->left(), room));
     r.tab.add(r.price, span, cost, unix_now);
     r.billed = ran;
     return cost;

@@ -21,8 +21,9 @@ Nanos budget_end(const Job& job);
 // The job does not run on, and nothing is left of its budget that is worth a start.
 bool is_used_up(const Job& job);
 
-// Charges the run time up to `ran` (or takes back): in its account and its tab. Returns the cost.
-Money charge(Job& job, Nanos ran, Nanos unix_now);
+// Charges the run time up to `ran` (or takes back): in its account and its tab. Returns the cost,
+// which passes neither what its user may spend nor `room`.
+Money charge(Job& job, Nanos ran, Nanos unix_now, Money room = money_max);
 // Makes a receipt of what is open of the job; nullopt: nothing is.
 std::optional<Receipt> close_tab(Job& job);
 // The name of the job's user, or of the project that pays for it.

@@ -54,6 +54,33 @@ void Billing::open_ledger() {
     }
 }
 
+void Billing::count_use() {
+    paid_ = book_.meta().retired;
+    for (auto& [id, job] : book_.jobs()) {
+        if (job.record.finish_seq == 0) paid_ += job.record.account.amount;
+        job.user->open += job.record.tab.amount;
+    }
+    for (auto& [uid, user] : book_.users())
+        if ((user.is_full = room_for(user).micro == 0)) full_ones_.insert(uid);
+}
+
+Money Billing::room_for(const User& user) const {
+    const Money by_use = ledger_.by_use(Holder::user(user.record.uid));
+    return room_for_use(user.open - by_use, paid_);
+}
+
+// Some use was taken back, so there may be room again for who had none.
+void Billing::let_go_on() {
+    for (const uint32_t uid : std::exchange(full_ones_, {})) {
+        User& user = book_.user(uid);
+        user.is_full = room_for(user).micro == 0;
+        if (user.is_full)
+            full_ones_.insert(uid);
+        else
+            turned_.push_back(uid);
+    }
+}
+
 Nanos Billing::account_until(Job& job, Nanos ran, Nanos now) {
     JobRecord& r = job.record;
     if (ran == r.billed || r.payee.empty()) {
@@ -66,14 +93,23 @@ Nanos Billing::account_until(Job& job, Nanos ran, Nanos now) {
         r.account.rest;
     if (r.tab.empty() && context_.log) r.tab.decided = context_.log->number();
     const Nanos span = ran - r.billed;
-    const Money cost = bill::charge(job, ran, context_.unix(now));
+    User& user = *job.user;
+    const Money room = room_for(user);
+    const Money cost = bill::charge(job, ran, context_.unix(now),
+                                    std::min(room, room_for_use(payee.record.earned, paid_)));
+    user.open += cost;
+    paid_ += cost;
     if (const int64_t speed = payee.record.report.speed; speed > 0)
         r.done = std::max(Nanos{}, r.done + Nanos{span.ns / 100 * speed});
     use_check::charged(r, span, cost);
-    spend(*job.user, cost);
+    spend(user, cost);
     payee.record.earned += cost;
     const __int128 charged = static_cast<__int128>(cost.micro) * hour_ns + r.account.rest;
     if (charged != due && context_.log) context_.log->cut(job, context_.unix(now));
+    if (charged < due && cost == room && !std::exchange(user.is_full, true)) {
+        full_ones_.insert(user.record.uid);
+        turned_.push_back(user.record.uid);
+    }
     if (bill::is_due(job)) close_tab(job, now);
     book_.save(job);
     book_.save(payee);
@@ -93,6 +129,7 @@ void Billing::close_tab(Job& job, Nanos now) {
     if (context_.log) receipt->decided_to = context_.log->number();
     const bool finished = job.phase() == JobPhase::finished;
     receipt->reason = reason_code(finished ? why_ended(job) : job.reason, finished);
+    job.user->open -= receipt->paid;
     const Receipt& posted = ledger_.post(*std::move(receipt));
     if (context_.log) context_.log->posted(job, posted, context_.unix(now));
     book_.save(job);
@@ -210,7 +247,9 @@ void Billing::take_back(Job& job, const use_check::Difference& d, Nanos now) {
         close_tab(job, now);
         r.account.amount -= back;
         spend(*job.user, Money{-back.micro});
+        paid_ -= back;
         payee.record.earned -= back;
+        let_go_on();
         if (r.finish_seq > 0) {
             book_.meta().retired -= back;
             book_.save_meta();

@@ -40,6 +40,8 @@ class Billing {
     // After a restart. Records of a market that kept no receipts are brought forward: what each
     // job has cost and each provider has earned.
     void open_ledger();
+    // Then, when all jobs are known: sums up what was charged.
+    void count_use();
     // Charges the run time up to `ran`, or takes back what was charged beyond it, and credits the
     // provider that the job ran on. Returns `ran`.
     Nanos account_until(Job& job, Nanos ran, Nanos now);
@@ -61,10 +63,15 @@ class Billing {
     // The same for stays of which both have said all.
     void settle_use(Job& job, Nanos now);
 
+    // The users whose accounts have become full, or are so no more, since this was last asked.
+    bool has_turned() const { return !turned_.empty(); }
+    std::vector<uint32_t> take_turned() { return std::exchange(turned_, {}); }
     // The differences since this was last asked.
     std::vector<Differ> take_differences() { return std::exchange(differ_, {}); }
 
   private:
+    Money room_for(const User& user) const;
+    void let_go_on();
     void spend(User& user, Money cost);
     void run_at(Job& job, const NodeName& node, Nanos now);
     bool settle_move(Job& job, Nanos total, Nanos now);
@@ -76,6 +83,9 @@ class Billing {
     Notes& notes_;
     JobAlarms& alarms_;
     std::vector<Differ> differ_;
+    Money paid_;  // for use, by all jobs that ever were
+    std::set<uint32_t> full_ones_;
+    std::vector<uint32_t> turned_;
 };
 
 }  // namespace souk::market

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "market/core/claims.hpp"
+
 namespace souk::market {
 
 namespace {
@@ -17,7 +19,7 @@ Job& Book::load(JobRecord record) {
     Job job;
     const JobId id = record.report.id;
     job.record = std::move(record);
-    job.stored = true;
+    if (job.record.arrived.ns == 0) job.record.arrived = job.record.report.submitted;
     Reason reason(std::exchange(job.record.reason, {}));
     std::string comment = std::exchange(job.record.comment, {});
     job.reason = is_known(reason.code) && reason.text() == comment
@@ -39,6 +41,10 @@ Node& Book::load(NodeRecord record) {
 User& Book::load(UserRecord record) {
     User& user = this->user(record.uid);
     user.record = std::move(record);
+    if (const auto hours = TimeFrames::parse(user.record.limits.hours))
+        user.frames = *hours;
+    else
+        user.record.limits.hours.clear();
     return user;
 }
 
@@ -54,10 +60,9 @@ std::vector<Job*> Book::begin() {
     std::vector<Job*> order, unfinished;
     for (auto& [id, job] : jobs_) order.push_back(&job);
     std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
-        return std::pair(a->record.report.submitted, a->id()) <
-               std::pair(b->record.report.submitted, b->id());
+        return std::pair(a->record.arrived, a->id()) < std::pair(b->record.arrived, b->id());
     });
-    of_address_.clear();  // in the order of submission, not of loading
+    of_address_.clear();  // in the order of arrival, not of loading
     for (Job* job : order) {
         if (job->phase() != JobPhase::finished) {
             lease_address(*job);
@@ -100,6 +105,16 @@ Result<Job*> Book::admit(const JobReport& report) {
     if (of_user >= limits_.jobs_user_max || !has_few)
         return fail("it has " + std::to_string(of_user) + " jobs of user " +
                     std::to_string(report.uid) + " (jobs_user_max, jobs_max)");
+    const auto users = users_of_home_.find(report.id.home);
+    if (users != users_of_home_.end() && users->second.size() >= limits_.users_home_max &&
+        !users->second.contains(report.uid))
+        return fail("node " + report.id.home + " has had jobs of " +
+                    std::to_string(limits_.users_home_max) + " users");
+    const auto bytes = bytes_of_home_.find(report.id.home);
+    if (bytes != bytes_of_home_.end() &&
+        bytes->second + claims::bytes_of(report) > limits_.bytes_home_max())
+        return fail("the reports of node " + report.id.home + " take " +
+                    std::to_string(limits_.bytes_home_max() >> 20) + " MB");
     if (const auto lease = of_address_.find(report.address); lease != of_address_.end())
         return fail("its address " + report.address.text() + " is another job's");
     Job& job = jobs_[report.id];
@@ -115,10 +130,25 @@ Result<Job*> Book::admit(const JobReport& report) {
     return &job;
 }
 
-void Book::count(const Job& job) {
+void Book::count(Job& job) {
     ++of_home_[job.id().home];
+    users_of_home_[job.id().home].insert(job.record.report.uid);
+    job.report_bytes = claims::bytes_of(job.record.report);
+    bytes_of_home_[job.id().home] += job.report_bytes;
     ++of_user_[job.record.report.uid];
     if (const Ipv4 address = job.record.report.address) of_address_.emplace(address, job.id());
+}
+
+void Book::replaced(Job& job, const JobReport& before) {
+    size_t& all = bytes_of_home_[job.id().home];
+    JobReport& report = job.record.report;
+    size_t bytes = claims::bytes_of(report);
+    if (bytes > job.report_bytes && all - job.report_bytes + bytes > limits_.bytes_home_max()) {
+        claims::shorten(report, before);
+        bytes = claims::bytes_of(report);
+    }
+    all += bytes - job.report_bytes;
+    job.report_bytes = bytes;
 }
 
 size_t Book::jobs_of_home(const NodeName& home) const {
@@ -217,6 +247,10 @@ void Book::finish(Job& job, Nanos ended) {
     };
     one_less(of_home_, job.id().home);
     one_less(of_user_, job.record.report.uid);
+    const auto bytes = bytes_of_home_.find(job.id().home);
+    if (bytes != bytes_of_home_.end() && (bytes->second -= job.report_bytes) == 0)
+        bytes_of_home_.erase(bytes);
+    job.report_bytes = 0;
     const auto lease = of_address_.find(job.record.report.address);
     if (lease != of_address_.end() && lease->second == job.id()) of_address_.erase(lease);
     job.record.finish_seq = ++meta_.finish_seq;
@@ -246,15 +280,7 @@ std::vector<Job*> Book::store(Outputs& out) {
     std::vector<Job*> different = unsaved_.take();
     for (Job* const one : different) {
         Job& job = *one;
-        const JobRecord& r = job.record;
-        const bool of_interest = job.stored || r.report.phase != JobPhase::waiting ||
-                                 r.account.amount.micro > 0 || r.account.rest > 0 ||
-                                 r.hold != Hold::none || r.cancel || r.order ||
-                                 job.weight != weight_plain || r.contract->is_sold() ||
-                                 r.given != 0 || !(*r.loan == Loan{});
-        if (!of_interest) continue;
-        job.stored = true;
-        auto& stored = std::get<JobRecord>(out.store.emplace_back(r));
+        auto& stored = std::get<JobRecord>(out.store.emplace_back(job.record));
         stored.reason = job.reason;
         stored.comment = job.reason.text();
     }

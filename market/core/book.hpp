@@ -27,6 +27,13 @@ class Book {
         size_t finished_recent;  // so many that have finished are known
         // of one home, of one user; 0: nine tenths of jobs_max
         size_t jobs_home_max = 0, jobs_user_max = 0;
+        // of one home: users of its jobs in this life of the market, and what the texts and lists
+        // in the reports of its unfinished jobs take
+        size_t users_home_max = 65'536, bytes_home_least = size_t{64} << 20;
+        size_t bytes_home_max() const {
+            constexpr size_t of_job = 512;
+            return std::max(bytes_home_least, jobs_home_max * of_job);
+        }
 
         // The last of jobs_max are for homes and users that have few.
         size_t reserve() const { return jobs_max / 10; }
@@ -49,7 +56,7 @@ class Book {
     User& load(UserRecord record);
     // One that has finished, and was forgotten; null: it is known, or had not finished.
     Job* recall(JobRecord record);
-    // The jobs that have not finished, in the order of their submission: each is to be numbered.
+    // The jobs that have not finished, in the order of their arrival: each is to be numbered.
     // If two of them have one address, the later one has none from now on.
     std::vector<Job*> begin();
     const std::vector<std::pair<JobId, Ipv4>>& lost_addresses() const { return lost_addresses_; }
@@ -63,6 +70,9 @@ class Book {
     // The job that a home reports: the one that is known, or a new one. Errors: there may be no
     // more, of that home, or of that user.
     Result<Job*> admit(const JobReport& report);
+    // The job's home has said something else of it, perhaps more than there is room for; then this
+    // is shortened to what decides something (claims::shorten).
+    void replaced(Job& job, const JobReport& before);
     // So many of it have not finished.
     size_t jobs_of_home(const NodeName& home) const;
     size_t jobs_of_user(uint32_t uid) const;
@@ -109,10 +119,13 @@ class Book {
     // Null: it is finished, or there is none.
     Job* job_of(JobKey key) const { return job_by_key_.find(key.n); }
     Node* node_of(ProviderKey key) const { return node_by_key_.find(key.n); }
-    // All that it may spend today is spent, or its account is empty.
+    // All that it may spend today is spent, or its account is empty or full.
     bool day_is_spent(const User& user) const {
-        return user.is_empty || (user.record.ended_day >= 0 && user.record.ended_day == meta_.day);
+        return user.is_empty || user.is_full ||
+               (user.record.ended_day >= 0 && user.record.ended_day == meta_.day);
     }
+    // The user's jobs wait, whatever they bid.
+    bool may_not_run(const User& user) const { return user.is_closed || day_is_spent(user); }
     // One that a new job or node might get.
     uint64_t free_key() const { return next_key_; }
 
@@ -129,8 +142,7 @@ class Book {
     void save_user(uint32_t uid) { unsaved_users_.insert(uid); }
     void save_meta() { meta_unsaved_ = true; }
     // Puts out what is to be stored of jobs, nodes and users. Returns the jobs of which something
-    // is different, also those that need no record: a job that waits and has cost nothing is known
-    // to its home.
+    // is different.
     std::vector<Job*> store(Outputs& out);
     // After all others, as it has the last number of each. `next_seq`: of the next order.
     void store_meta(uint64_t next_seq, Outputs& out);
@@ -150,6 +162,8 @@ class Book {
     // the unfinished ones, by whose they are
     std::map<NodeName, size_t> of_home_;
     std::map<uint32_t, size_t> of_user_;
+    std::map<NodeName, size_t> bytes_of_home_;
+    std::map<NodeName, std::set<uint32_t>> users_of_home_;
     std::map<Ipv4, JobId> of_address_;  // of jobs with networks of their own
     std::vector<std::pair<JobId, Ipv4>> lost_addresses_;
     MetaRecord meta_;
@@ -159,7 +173,7 @@ class Book {
     std::set<NodeName> forgotten_;  // nodes, whose records are still stored
     bool meta_unsaved_ = false;
 
-    void count(const Job& job);
+    void count(Job& job);
 };
 
 }  // namespace souk::market

@@ -62,6 +62,66 @@ void keep_size(JobReport& r, const JobReport& before) {
     r.terms.cpus = has_room(before) ? before.terms.cpus : std::max(r.terms.cpus, before.terms.cpus);
 }
 
+size_t bytes_of(const JobReport& r) {
+    const JobTerms& t = r.terms;
+    size_t bytes = 0;
+    for (const std::string* const text :
+         std::initializer_list<const std::string*>{&r.user,
+                                                   &r.name,
+                                                   &r.command,
+                                                   &r.where,
+                                                   &r.to,
+                                                   &t.strategy,
+                                                   &*t.project,
+                                                   &*t.needs,
+                                                   &*t.resources,
+                                                   &t.sites->names,
+                                                   &t.booking->within,
+                                                   &*r.comment,
+                                                   &*r.cannot_move,
+                                                   &*r.checkpoint_node,
+                                                   &*r.checkpoint_trouble,
+                                                   &*r.why_no_user,
+                                                   &*r.why,
+                                                   &*r.array,
+                                                   &*r.waits_for,
+                                                   &r.files->waits,
+                                                   &*r.paused,
+                                                   &*r.image_stays,
+                                                   &*r.gang,
+                                                   &*r.only_node})
+        bytes += text->size();
+    for (const auto* const list : {&r.places, &r.lacking, &r.no_user})
+        for (const NodeName& name : *list) bytes += sizeof name + name.size();
+    return bytes;
+}
+
+void shorten(JobReport& r, const JobReport& before) {
+    constexpr size_t text_kept = 64, names_kept = 4;
+    const auto cut = [&](std::string& text) { text.resize(std::min(text.size(), text_kept)); };
+    const auto cut_said = [&](auto& said) {
+        if (auto* const text = said.stored()) cut(*text);
+    };
+    cut(r.name);
+    cut(r.command);
+    cut_said(r.comment);
+    cut_said(r.cannot_move);
+    cut_said(r.checkpoint_trouble);
+    cut_said(r.why_no_user);
+    cut_said(r.why);
+    cut_said(r.waits_for);
+    cut_said(r.paused);
+    cut_said(r.image_stays);
+    if (FilesUse* const files = r.files.stored()) cut(files->waits);
+    if (r.places.size() > names_kept) r.places.erase(r.places.begin(), r.places.end() - names_kept);
+    if (before.terms.max_price.micro <= 0) return;
+    // What asks for less is taken, as its user may want something back.
+    const JobTerms& then = before.terms;
+    if (r.terms.needs->size() > then.needs->size()) r.terms.needs = then.needs;
+    if (r.terms.resources->size() > then.resources->size()) r.terms.resources = then.resources;
+    if (r.terms.sites->names.size() > then.sites->names.size()) r.terms.sites = then.sites;
+}
+
 void ordered(Job& job, const Node& node) {
     auto& keys = job.ordered_to;
     const auto known = std::find(keys.begin(), keys.end(), node.key.n);

@@ -31,6 +31,12 @@ void keep_ties(JobReport& report, const JobReport& before);
 // CPUs and named resources, and at least so much memory.
 void keep_size(JobReport& report, const JobReport& before);
 
+// The bytes that the texts and lists of a report take. A home that has taken all that it may has
+// the reports of its jobs shortened: texts for people to their beginning, the list of its places to
+// its newest entries, and what a job asks for stays as it was where it would be longer.
+size_t bytes_of(const JobReport& report);
+void shorten(JobReport& report, const JobReport& before);
+
 // The market has ordered it there. The newest few orders count: a home may carry one out late, or
 // take the job back to where it came from.
 void ordered(Job& job, const Node& node);

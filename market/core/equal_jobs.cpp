@@ -13,7 +13,7 @@ EqualJobs::Key EqualJobs::key_of(const Job& job, Money bid) {
 
 Turn EqualJobs::turn_at(const Job& job, Money bid) const {
     if (job.equal.list && bid == job.bid) return turn_of(job);
-    Turn turn{job.weight, job.record.report.submitted};
+    Turn turn{job.weight, job.record.arrived};
     const auto at = lists_.find(key_of(job, bid));
     if (at == lists_.end()) return turn;
     const List& list = at->second;
@@ -73,9 +73,9 @@ void EqualJobs::sort(List& list, Job& job) {
 
 void EqualJobs::take(Job& job, ClassKey place) {
     Key key = key_of(job, job.bid);
-    const Nanos at = job.record.report.submitted;
+    const Nanos at = job.record.arrived;
     if (const auto* const list = static_cast<List*>(job.equal.list);
-        list && (list->key != key || job.equal.submitted != at))
+        list && (list->key != key || job.equal.arrived != at))
         leave(job);
     if (!job.equal.list) {
         List& list = lists_[key];
@@ -116,7 +116,7 @@ void EqualJobs::leave(Job& job) {
         work_.tell(holder);
         sort(list, holder);
     }
-    const auto arrived = list.arrived.find(job.equal.submitted);
+    const auto arrived = list.arrived.find(job.equal.arrived);
     if (--arrived->second.jobs == 0) list.arrived.erase(arrived);
     job.equal = {};
     if (list.places.empty()) lists_.erase(lists_.find(list.key));

@@ -35,7 +35,7 @@ class EqualJobs {
 
     // The turn that the job has: its own, or that of an equal one.
     static Turn turn_of(const Job& job) {
-        if (!job.equal.list) return {job.weight, job.record.report.submitted};
+        if (!job.equal.list) return {job.weight, job.record.arrived};
         return (job.equal.has_turn_of ? job.equal.has_turn_of : &job)->equal.own;
     }
     // The turn that a job which has no place would have with that bid: nobody equal who has a place
@@ -65,7 +65,7 @@ class EqualJobs {
     // the next one.
     struct List {
         std::map<ClassKey, std::set<Job*, Earlier>> places;
-        std::map<Nanos, Arrivals> arrived;  // by the moment of the submission
+        std::map<Nanos, Arrivals> arrived;  // by the moment of the arrival
         Key key;
     };
 

@@ -77,7 +77,7 @@ Reason Explain::why_stopped(const Job& job) const {
 std::optional<Money> Explain::starting_bid(const Job& job, const Solver& solver) const {
     constexpr int tried_most = 64;
     const auto asker = [&](const Turn& turn) { return Asker{turn.arrival, job.key, turn.weight}; };
-    const Turn own{job.weight, job.record.report.submitted};
+    const Turn own{job.weight, job.record.arrived};
     auto bid = solver.winning_bid(asker(own));
     if (!bid) return bid;
     if (job.user && job.user->record.limits.any()) {
@@ -358,7 +358,6 @@ void Explain::describe(const Job& job, Nanos now, JsonWriter& j) const {
     j.end_array().key("flags").begin_array();
     for (const auto& [name, set] : {std::pair{"reported", job.reported},
                                     {"in_solver", job.in_solver},
-                                    {"stored", job.stored},
                                     {"cancel", r.cancel},
                                     {"out_of_budget", r.out_of_budget},
                                     {"rooted", places_.rooted().contains(job.id())},

@@ -50,7 +50,7 @@ void InsidePlaces::place(const std::set<JobId>& booked, const Put& put) {
     std::stable_sort(units.begin(), units.end(), [](const auto& a, const auto& b) {
         const auto key = [](const Job& job) {
             const bool is_in = job.booked == Booked::inside || job.phase() == JobPhase::running;
-            return std::tuple(!is_in, job.record.report.submitted, job.id());
+            return std::tuple(!is_in, job.record.arrived, job.id());
         };
         return key(*a.front()) < key(*b.front());
     });

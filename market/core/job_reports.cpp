@@ -34,6 +34,7 @@ Status JobReports::take(const NodeName& node, const JobReport& report, Nanos now
         job.record.report.uid = before.uid;
         job.record.report.user = before.user;
     }
+    book_.replaced(job, before);
     if (report.terms.max_price.micro <= 0)
         return home_forgot(job, std::move(before), ran, now), Status();
     funds_.choose_payer(job, now);
@@ -99,7 +100,12 @@ Result<Job*> JobReports::let_in(const NodeName& node, const JobReport& report, N
     if (!is_known) refusals_.taken(node);
     Job& job = **found;
     if (context_.options.metered && !job.user->funds) funds_.open_account(*job.user);
-    if (!is_known) claims::keep_ties(job.record.report, report);  // these hold for good
+    if (is_known) return &job;
+    // A market of before had no record of a job that waits: its home is believed this once.
+    const Nanos unix = context_.unix(now);
+    job.record.arrived =
+        std::max(Nanos{1}, book_.meta().arrivals ? unix : std::min(unix, report.submitted));
+    claims::keep_ties(job.record.report, report);  // these hold for good
     return &job;
 }
 

@@ -155,6 +155,13 @@ void Tab::add(Money at_price, Nanos span, Money cost, Nanos now) {
     amount += cost;
 }
 
+Money room_for_use(Money own, Money paid) {
+    constexpr Money shared = Money::units(500'000'000'000), all = Money::units(900'000'000'000),
+                    little = Money::units(1'000'000);
+    const Money half{(shared - paid - own).micro / 2};
+    return std::max(Money{}, std::min(all - paid, std::max(half, little - own)));
+}
+
 AccountRecord& Ledger::account(const Holder& holder) {
     changed_.insert(holder);
     AccountRecord& record = accounts_[holder];

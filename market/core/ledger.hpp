@@ -41,6 +41,15 @@ struct Holder {
 // The users of jobs whose records were gone when the ledger was opened. No process has this uid.
 inline constexpr uint32_t nobody_uid = UINT32_MAX;
 
+// No number of the ledger may leave the range of its records (kernel/base/fields.hpp), whatever
+// users bid and nodes ask. So much an account may hold or owe, and so much may be outside in all.
+inline constexpr Money account_most = Money::units(250'000'000'000),
+                       outside_most = Money::units(500'000'000'000);
+// Says how much more an account may be charged for use that has paid `own` for it in all, where
+// all accounts have paid `paid`. None gets more than it leaves to the others, so a few cannot use
+// the books up: what they leave is there for accounts that have paid little.
+Money room_for_use(Money own, Money paid);
+
 struct AccountRecord {
     Holder holder;
     std::string name;  // of a user, as a home last said it

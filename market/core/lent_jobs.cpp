@@ -48,7 +48,7 @@ Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
 bool LentJobs::must_stop(const Job& job) const {
     const JobRecord& r = job.record;
     return r.loan->recalled || r.cancel || r.out_of_budget || holds_back(r.hold) ||
-           (job.once && job.once->empty()) || book_.day_is_spent(*job.user) ||
+           (job.once && job.once->empty()) || book_.may_not_run(*job.user) ||
            book_.lacks_project(job);
 }
 

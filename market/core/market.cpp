@@ -133,6 +133,7 @@ void Market::started(Nanos now) {
         reservations_.note(*job);
         lent_.resume(*job, now);
     }
+    billing_.count_use();
     for (auto& [name, node] : book_.nodes()) {
         node.lost_at = now;
         work_.touch(node);
@@ -142,6 +143,8 @@ void Market::started(Nanos now) {
     // A market without a past waits for nobody.
     if (!book_.jobs().empty() || !book_.nodes().empty())
         settling_.begin(now + context_.options.settle);
+    else
+        book_.meta().arrivals = true;
 }
 
 Status Market::agent_connected(const NodeName& name, const std::string& address, Nanos now) {
@@ -267,9 +270,11 @@ void Market::end_settling(Nanos now) {
                (!node.jobs.empty() || (node.record.has_report && node.record.report.on_market));
     };
     const auto unreported = [](const Job& job) {
-        return job.phase() != JobPhase::finished && !job.reported;
+        const bool waits = job.phase() == JobPhase::waiting && !job.record.order;
+        return job.phase() != JobPhase::finished && !job.reported && !waits;
     };
     if (!settling_.ends(now, book_.nodes(), away, book_.jobs(), unreported)) return;
+    if (!std::exchange(book_.meta().arrivals, true)) book_.save_meta();
     work_.decide();
     reservations_.changed();
 }
@@ -281,8 +286,8 @@ Nanos Market::next_call() const {
                      notes_.next(), reports_.next_ask(), reservations_.next(), lent_.next()});
     if (!book_.nodes().empty()) next = std::min(next, bids_.next_sample());
     if (!admission_.limited().empty())
-        next = std::min(
-            {next, admission_.next(), Nanos{(book_.meta().day + 1) * day_ns} - context_.calendar});
+        next = std::min({next, admission_.next(), funds_.next_hours(),
+                         Nanos{(book_.meta().day + 1) * day_ns} - context_.calendar});
     return next;
 }
 
@@ -529,6 +534,7 @@ void Market::decide(Nanos now, Outputs& out) {
 void Market::solve_now(Nanos now, Outputs& out) {
     funds_.begin_day(now);
     funds_.end_days(now);
+    funds_.look_at_hours(now);
     while (Job* const job = alarms_.take_due(now)) reports_.alarm(*job, now);
     end_settling(now);
     places_.resources().forget_names();
@@ -544,6 +550,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     explain_.refresh_comments(now);
     funds_.reckon_days(now);
     reports_.ask_again(now, out);
+    if (billing_.has_turned()) work_.decide();
     if (bids_.sample(now) && !allocation_.outside().decides()) prices_.lower_held(now);
     flush(now, out);
 }

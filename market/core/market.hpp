@@ -111,8 +111,10 @@ class Market {
     void load(PriceRecord record) { bids_.load(std::move(record)); }
     // Finished jobs, the oldest first, from whose run times is to be learned.
     void learn(const JobRecord& finished) { run_times_.ended(finished); }
-    // `now` and this make Unix time. It may be called at any time, because clocks are set.
-    void set_calendar(Nanos unix_minus_now) {
+    // `now` and this make Unix time, and that and `zone` the market's local time. It may be called
+    // at any time, because clocks are set.
+    void set_calendar(Nanos unix_minus_now, Nanos zone = {}) {
+        if (std::exchange(context_.zone, zone) != zone) funds_.hours_changed();
         const Nanos was = std::exchange(context_.calendar, unix_minus_now);
         if (std::max(was - unix_minus_now, unix_minus_now - was) > Nanos::from_ms(100))
             reservations_.changed();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernel/base/time.hpp"
+#include "kernel/base/time_frames.hpp"
 #include "market/core/decision_log.hpp"
 #include "market/core/solver_options.hpp"
 
@@ -41,7 +42,15 @@ struct MarketContext {
     Nanos calendar;              // what to add to `now` for Unix time
     DecisionLog* log = nullptr;  // hears each decision; null: nobody does; outlives the machine
 
+    Nanos zone = {};  // what to add to Unix time for the market's local time
+
     Nanos unix(Nanos now) const { return now + calendar; }
+    // Of a Unix time, in the market's local week, from Monday on.
+    int32_t second_of_week(Nanos unix) const {
+        constexpr int64_t monday_s = 3 * 86'400;  // 1970-01-01 was a Thursday
+        const int64_t local = (unix + zone).ns / 1'000'000'000 + monday_s;
+        return static_cast<int32_t>((local % week_s + week_s) % week_s);
+    }
 };
 
 }  // namespace souk::market

@@ -100,7 +100,7 @@ struct Loan {
     bool operator==(const Loan&) const = default;
 };
 
-// One job as it is stored. A job that waits and has cost nothing is not: its home has it.
+// One job as it is stored.
 struct JobRecord {
     JobReport report;  // the newest
     Account account;   // what it has cost
@@ -137,6 +137,9 @@ struct JobRecord {
     // It holds a place in which this user, too, may run programs (marketctl give); 0: nobody.
     uint32_t given = 0;
     Sparse<Loan> loan = {};
+    // When the market first heard of it, Unix time: its turn among those of equal bids goes by
+    // that, and not by what its home says of its submission. 0: an older version's.
+    Nanos arrived = {};
 };
 
 struct NodeRecord {
@@ -172,6 +175,7 @@ struct MetaRecord {
     bool finished_retired = false;
     std::vector<SolverSetting> settings;  // at most one of each name, in the order of the setting
     uint64_t decisions = 0;  // the number of the newest when the last receipt was written
+    bool arrivals = false;   // all jobs that wait have records, with the times when they came
 };
 
 struct EraseUser {

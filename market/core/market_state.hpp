@@ -70,7 +70,7 @@ struct Job;
 struct EqualJob {
     void* list = nullptr;  // null: it is in none
     ClassKey place = class_none;
-    Nanos submitted;  // as the list counts it
+    Nanos arrived;  // as the list counts it
     Turn own;
     // The jobs with which it has exchanged turns; null: it has its own.
     Job *has_turn_of = nullptr, *turn_is_with = nullptr;
@@ -117,8 +117,9 @@ struct Job {
     Sparse<NodeName> rooted_on;
     int64_t standing_mb = 0;  // its memory on `standing_on`, from which it may go to disk
     Sparse<NodeName> standing_on;
-    bool in_solver = false, stored = false, note_due = false;
-    bool displaced = false;  // its comment says by whom, and is kept until it runs
+    bool in_solver = false, note_due = false;
+    size_t report_bytes = 0;  // of its report, as its home's count has it
+    bool displaced = false;   // its comment says by whom, and is kept until it runs
     uint32_t touched = 0, unsaved = 0, noted = 0, pending = 0;  // marks of the Market's lists
     // It stands in memory: for so long at most, and until when; stood_enough: that has passed.
     Nanos stands_for, stands_until = Nanos::never();

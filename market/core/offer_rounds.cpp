@@ -7,10 +7,38 @@
 
 namespace souk {
 
+// The user's first job may be another one, or the user have another turn.
+void OfferRounds::list(const Who& who, User& user) {
+    Home& home = homes_.at(who.home);
+    by_due_.erase({user.listed, who});
+    home.ready.erase({user.turn, who.uid});
+    if (home.ready.empty()) ready_.erase({home.turn, who.home});
+    user.listed = user.due.empty() ? Nanos::never() : user.due.begin()->first;
+    if (!user.due.empty()) by_due_.insert({user.listed, who});
+}
+
+void OfferRounds::took_turn(const JobId& id, const Entry& entry, uint64_t turn) {
+    Home& home = homes_.at(id.home);
+    ready_.erase({home.turn, id.home});
+    home.turn = turn;
+    if (!home.ready.empty()) ready_.insert({turn, id.home});
+    users_.at({id.home, entry.uid}).turn = turn;
+}
+
+void OfferRounds::not_due(const JobId& id, const Entry& entry) {
+    const Who who{id.home, entry.uid};
+    User& user = users_.at(who);
+    user.due.erase({entry.due, id});
+    list(who, user);
+}
+
 void OfferRounds::set_due(const JobId& id, Entry& entry, Nanos at) {
-    due_.erase({entry.due, id});
+    const Who who{id.home, entry.uid};
+    User& user = users_.at(who);
+    user.due.erase({entry.due, id});
     entry.due = at;
-    due_.insert({at, id});
+    user.due.insert({at, id});
+    list(who, user);
 }
 
 void OfferRounds::pause(const JobId& id, Entry& entry, Nanos now) {
@@ -18,12 +46,18 @@ void OfferRounds::pause(const JobId& id, Entry& entry, Nanos now) {
     entry.pause = std::min(pause_most, Nanos{entry.pause.ns * 2});
 }
 
-void OfferRounds::note(const JobId& id, const JobTerms& terms, Nanos now) {
+void OfferRounds::note(const JobId& id, uint32_t uid, const JobTerms& terms, Nanos now) {
     const auto known = jobs_.find(id);
     if (known != jobs_.end() && known->second.terms == terms) return;
-    if (known == jobs_.end() && jobs_.size() >= jobs_max) return;
     const bool is_new = known == jobs_.end();
     Entry& entry = is_new ? jobs_[id] : known->second;
+    if (is_new) {
+        entry.uid = uid;
+        // Who comes anew goes behind all who wait: coming and going gains nothing.
+        const auto [user, is_first] = users_.try_emplace({id.home, uid}, User{{}, 0, next_});
+        ++user->second.jobs;
+        if (is_first) ++homes_.try_emplace(id.home, Home{{}, 0, next_}).first->second.users;
+    }
     entry.terms = terms;
     entry.pause = pause_least;
     if (entry.round.number == 0 || !entry.round.is_open)
@@ -34,7 +68,13 @@ void OfferRounds::forget(const JobId& id) {
     const auto known = jobs_.find(id);
     if (known == jobs_.end()) return;
     open_.erase(known->second.round.number);
-    due_.erase({known->second.due, id});
+    not_due(id, known->second);
+    const auto user = users_.find({id.home, known->second.uid});
+    const auto home = homes_.find(id.home);
+    if (--user->second.jobs == 0) {
+        users_.erase(user);
+        if (--home->second.users == 0) homes_.erase(home);
+    }
     jobs_.erase(known);
 }
 
@@ -48,25 +88,39 @@ void OfferRounds::hurry(Nanos now) {
     }
 }
 
-std::optional<JobId> OfferRounds::due(Nanos now) const {
-    if (now < free_at_ || due_.empty() || due_.begin()->first > now) return std::nullopt;
-    return due_.begin()->second;
+std::optional<JobId> OfferRounds::due(Nanos now) {
+    if (now < free_at_) return std::nullopt;
+    while (!by_due_.empty() && by_due_.begin()->first <= now) {
+        const Who who = by_due_.begin()->second;
+        by_due_.erase(by_due_.begin());
+        Home& home = homes_.at(who.home);
+        home.ready.insert({users_.at(who).turn, who.uid});
+        ready_.insert({home.turn, who.home});
+    }
+    if (ready_.empty()) return std::nullopt;
+    const NodeName& home = ready_.begin()->second;
+    return users_.at({home, homes_.at(home).ready.begin()->second}).due.begin()->second;
 }
 
 uint64_t OfferRounds::begin(const JobId& id, std::vector<std::string> sites, const OfferWish& wish,
                             Nanos now) {
     Entry& entry = jobs_.at(id);
     MUST(!sites.empty() && (entry.round.number == 0 || !entry.round.is_open));
-    due_.erase({entry.due, id});
+    not_due(id, entry);
     std::ranges::sort(sites);
     entry.round = {next_++, now, true, wish, {}, {}};
     for (std::string& site : sites) entry.round.answers.push_back({std::move(site), {}});
     open_[entry.round.number] = id;
+    took_turn(id, entry, entry.round.number);
     free_at_ = now + apart;
     return entry.round.number;
 }
 
-void OfferRounds::later(const JobId& id, Nanos now) { pause(id, jobs_.at(id), now); }
+void OfferRounds::later(const JobId& id, Nanos now) {
+    Entry& entry = jobs_.at(id);
+    pause(id, entry, now);
+    took_turn(id, entry, next_++);
+}
 
 bool OfferRounds::answer(const std::string& site, const SiteOffer& offer, Nanos now) {
     const auto open = open_.find(offer.number);
@@ -111,7 +165,8 @@ void OfferRounds::close(const JobId& id, Entry& entry, Nanos now) {
 
 Nanos OfferRounds::next() const {
     Nanos at = Nanos::never();
-    if (!due_.empty()) at = std::max(free_at_, due_.begin()->first);
+    if (!by_due_.empty()) at = std::max(free_at_, by_due_.begin()->first);
+    if (!ready_.empty()) at = free_at_;
     if (!open_.empty())
         at = std::min(at, jobs_.at(open_.begin()->second).round.began + answer_limit);
     return at;

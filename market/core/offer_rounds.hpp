@@ -3,8 +3,11 @@
 // round asks all sites to which the job may go at once, and is over when all have answered or when
 // a limit has passed: silence is a no. Then the best offer is chosen (site_offer.hpp).
 //
-// The job that was asked about least lately goes first, with pauses that double. Rounds begin so
-// far apart that no peer is asked more than it bears, however many jobs wait.
+// Homes take turns, and the users of a home those of the home: of those who have a job that is due,
+// the one about whose jobs was asked least lately goes first, with the job that is due the longest.
+// (A home says itself of which user a job is.) A job has pauses that double. Rounds
+// begin so far apart that no peer is asked more than it bears, however many jobs wait. Each job
+// that waits is here, so the bounds of the book (book.hpp) are those of this list.
 //
 // Pure; the shell sends what is asked, and brings the answers. Nothing of it is kept on disk: after
 // a restart the peers are asked anew.
@@ -24,7 +27,6 @@ class OfferRounds {
     static constexpr Nanos answer_limit = Nanos::from_s(5), apart = Nanos::from_ms(300),
                            first_wait = Nanos::from_s(2), pause_least = Nanos::from_s(30),
                            pause_most = Nanos::from_s(600);
-    static constexpr size_t jobs_max = 100'000;
 
     struct Answer {
         std::string site;
@@ -43,14 +45,14 @@ class OfferRounds {
 
     // The job waits, and its user lets it go. It is asked about when it has waited a little, as
     // most find a place at once; with other terms than before as soon as its turn comes.
-    void note(const JobId& id, const JobTerms& terms, Nanos now);
+    void note(const JobId& id, uint32_t uid, const JobTerms& terms, Nanos now);
     // It runs, has ended or stays at home.
     void forget(const JobId& id);
     // A peer has come: all are asked about anew, as soon as their turn comes. A peer that comes and
     // goes all the time hurries nobody.
     void hurry(Nanos now);
     // The job whose turn it is: begin() or later() follows.
-    std::optional<JobId> due(Nanos now) const;
+    std::optional<JobId> due(Nanos now);
     // Returns the number of the round; each of these sites, at least one, is sent the question.
     uint64_t begin(const JobId& id, std::vector<std::string> sites, const OfferWish& wish,
                    Nanos now);
@@ -70,17 +72,44 @@ class OfferRounds {
 
   private:
     struct Entry {
+        uint32_t uid = 0;
         JobTerms terms;
         Nanos due, pause = pause_least;
         Round round;
     };
+    struct Who {
+        NodeName home;
+        uint32_t uid = 0;
+        auto operator<=>(const Who&) const = default;
+    };
+    struct Home {
+        std::set<std::pair<uint64_t, uint32_t>> ready;  // users by their turns
+        size_t users = 0;
+        uint64_t turn = 0;  // as that of a user
+    };
+    // The jobs of one user of a home about which is to be asked.
+    struct User {
+        std::set<std::pair<Nanos, JobId>> due;
+        size_t jobs = 0;    // with those of open rounds
+        uint64_t turn = 0;  // the number of the newest round, or of the next one when it came
+        Nanos listed = Nanos::never();  // its key of by_due_
+    };
     void set_due(const JobId& id, Entry& entry, Nanos at);
+    void not_due(const JobId& id, const Entry& entry);
+    void list(const Who& who, User& user);
+    // The number of the newest turn is theirs.
+    void took_turn(const JobId& id, const Entry& entry, uint64_t turn);
     void pause(const JobId& id, Entry& entry, Nanos now);
     void close(const JobId& id, Entry& entry, Nanos now);
 
     const uint64_t seed_;
     std::map<JobId, Entry> jobs_;
-    std::set<std::pair<Nanos, JobId>> due_;
+    std::map<Who, User> users_;
+    std::map<NodeName, Home> homes_;
+    // Users with jobs to ask about, by when the first is due; and the homes of those whose first
+    // was due at the last look (Home::ready), by their turns.
+    std::set<std::pair<Nanos, Who>> by_due_;
+    std::set<std::pair<uint64_t, NodeName>> ready_;
     std::map<uint64_t, JobId> open_;  // rounds by number: the oldest first
     std::vector<JobId> chosen_;
     uint64_t next_ = 1;

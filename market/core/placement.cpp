@@ -81,9 +81,8 @@ void Placement::place(Nanos now, Outputs& out) {
     std::vector<Job*> order = work_.take_pending();
     std::erase_if(order, [](const Job* job) { return job->phase() == JobPhase::finished; });
     std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
-        const JobReport &x = a->record.report, &y = b->record.report;
         if (a->bid != b->bid) return a->bid > b->bid;
-        return std::tie(x.submitted, x.id) < std::tie(y.submitted, y.id);
+        return std::pair(a->record.arrived, a->id()) < std::pair(b->record.arrived, b->id());
     });
     gangs_seen_.clear();
     wants_room_.clear();

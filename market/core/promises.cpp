@@ -147,15 +147,17 @@ PromiseOffer Promises::offer(const Job& job, int64_t link_bytes_per_s, Nanos now
 }
 
 // The earliest deadline that its price pays for. Room comes where other places end and where nodes
-// open; at most so many of these moments are looked at.
+// open; at most so many of these moments are looked at, and at many nodes fewer.
 std::optional<Nanos> Promises::earliest(const Job& job, const PromiseNeed& need, Nanos unix) const {
     constexpr size_t tried_most = 64;
     std::vector<Nanos> moments = ahead_.moments_after(unix);
     moments.insert(moments.begin(), unix);
     if (moments.size() > tried_most) moments.resize(tried_most);
     std::optional<Nanos> best;
+    ahead_.search_begins();
     for (const Nanos at : moments)
         for (const auto& [name, node] : book_.nodes()) {
+            if (!ahead_.search_goes_on()) break;
             if (!node.record.has_report) continue;
             // A second more, so that it is still so when it is asked for.
             const Nanos end = at + need.on(speed_of(node)) + Nanos::from_s(1);
@@ -257,7 +259,7 @@ PromiseEnd Promises::what_keeps(const Job& job) const {
     if (phase == JobPhase::running && r.report.where == c.node && !r.report.stands)
         return PromiseEnd::none;
     if (r.hold != Hold::none || r.cancel || r.out_of_budget || job.held != Job::Held::none ||
-        book_.day_is_spent(*job.user) || book_.lacks_project(job))
+        book_.may_not_run(*job.user) || book_.lacks_project(job))
         return PromiseEnd::held_back;
     return PromiseEnd::late;
 }

@@ -47,6 +47,10 @@ class PlacesAhead {
     virtual Money asked_at(const Job& job, const Node& node, BookedSpan span) const = 0;
     // When room may come, after `from`, in order.
     virtual std::vector<Nanos> moments_after(Nanos from) const = 0;
+    // A search for the earliest place begins; it may go on as long as search_goes_on(), since the
+    // market stands meanwhile.
+    virtual void search_begins() const = 0;
+    virtual bool search_goes_on() const = 0;
 };
 
 // All that a job needs yet at most until its end.

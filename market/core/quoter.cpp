@@ -77,12 +77,12 @@ void Quoter::try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) 
         guest.record.report.id = {q.home, (UINT64_MAX >> 4) + n};
         guest.record.report.terms = q.terms;
         guest.record.report.uid = q.uid;
-        guest.record.report.submitted = now + view_.calendar;
+        guest.record.report.submitted = guest.record.arrived = now + view_.calendar;
         guest.key = {view_.book.free_key() + n++};
         guest.user = &trial.user;
         guest.reported = true;
         guest.bid = bid;
-        guest.listed = Rank::of(bid, guest.record.report.submitted, guest.key);
+        guest.listed = Rank::of(bid, guest.record.arrived, guest.key);
         MUST(trial.solver.add_job(guest.key, view_.jobs.spec_of(guest, guest.held)));
     }
     trial.decision =
@@ -142,7 +142,7 @@ Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
         [](const Quote::Place& a, const Quote::Place& b) { return a.speed > b.speed; });
     quote.runs = quote.running == q.jobs;
     const Job& last = trial.guests.back();
-    const auto within = view_.book.day_is_spent(trial.user)
+    const auto within = view_.book.may_not_run(trial.user)
                             ? std::nullopt
                             : Admission::bid_within(view_.jobs, trial.user, q.terms.cpus,
                                                     weight_plain, trial.solver);

@@ -305,6 +305,11 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
     {at_site, "at_site", "site {cause} has it",
      "srun --sites: it was given to that site, which says where it runs; it comes home when that "
      "site wants its place back"},
+    {account_full, "account_full", "the books hold no more use by {user}",
+     "it has paid, or owes, about as much as all others may yet: 250 billion at most "
+     "(docs/ledger.md)"},
+    {user_hours, "user_hours", "{user} may run jobs {cause} alone, by the market's clock",
+     "the hours of its user or project (marketctl user show); it goes on when they begin"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -344,7 +349,8 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == at_site, "a code or a figure has no line");
+static_assert(in_order() && reason_words.back().code == user_hours,
+              "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

@@ -155,7 +155,9 @@ enum class ReasonCode : uint16_t {
     promise_budget,
     promise_broken,
     resource_devices,
-    at_site,  // another site has it
+    at_site,       // another site has it
+    account_full,  // the books hold no more use by its user
+    user_hours,    // it is outside of its user's hours
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

@@ -108,7 +108,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("contract", &market::JobRecord::contract, rule::unless_same),
             field("promised", &market::JobRecord::promised, rule::unless_same),
             field("given", &market::JobRecord::given),
-            field("loan", &market::JobRecord::loan, rule::unless_same));
+            field("loan", &market::JobRecord::loan, rule::unless_same),
+            field("arrived", &market::JobRecord::arrived, rule::time));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),
@@ -143,7 +144,11 @@ SOUK_FIELDS(market::UserLimits,  //
             optional("allowance", &market::UserLimits::allowance, "given", 16, rule::price),
             field("every", &market::UserLimits::every,
                   rule::one_of(market::Every::day, market::Every::month)),
-            field("expires", &market::UserLimits::expires));
+            field("expires", &market::UserLimits::expires),
+            field("hours", &market::UserLimits::hours,
+                  rule::text(TextRule::line, market::UserLimits::hours_bytes_max)),
+            optional("reserve", &market::UserLimits::reserve, "given", 32,
+                     rule::between(0, INT32_MAX)));
 
 SOUK_FIELDS(market::UserRecord,  //
             field("uid", &market::UserRecord::uid),
@@ -184,6 +189,7 @@ SOUK_FIELDS(market::MetaRecord,  //
             field("day", &market::MetaRecord::day, market::day_rule),
             field("finished_retired", &market::MetaRecord::finished_retired),
             field("settings", &market::MetaRecord::settings, rule::at_most(64)),
-            field("decisions", &market::MetaRecord::decisions));
+            field("decisions", &market::MetaRecord::decisions),
+            field("arrivals", &market::MetaRecord::arrivals));
 
 }  // namespace souk

@@ -432,10 +432,13 @@ bool Reservations::is_too_much(const std::vector<const Job*>& all, Nanos unix) c
     for (const Job* const job : all) {
         const Booking& b = *job->record.report.terms.booking;
         if (b.span > span_most || b.start > unix + ahead_most) return true;
+        if (!user.is_open(context_.second_of_week(std::max(b.start, unix)), b.span)) return true;
         cpus += job->record.report.terms.cpus;
     }
-    const auto& limit = user.record.limits.cpus;
-    if (!limit) return false;
+    const UserLimits& limits = user.record.limits;
+    if (!limits.cpus && !limits.reserve) return false;
+    const int32_t most =
+        std::min(limits.cpus.value_or(INT32_MAX), limits.reserve.value_or(INT32_MAX));
     for (const JobId& id : booked_) {
         const Job& job = *book_.find(id);
         const Contract& c = *job.record.contract;
@@ -443,7 +446,7 @@ bool Reservations::is_too_much(const std::vector<const Job*>& all, Nanos unix) c
         const bool same = job.user->record.uid == user.record.uid;
         if (same && c.is_sold() && !c.over && !here) cpus += c.cpus;
     }
-    return cpus > *limit;
+    return cpus > most;
 }
 
 bool Reservations::is_open(const ProviderReport& r, Span span) {
@@ -473,6 +476,7 @@ Money Reservations::price_of(const Node& node, Span span, Nanos unix,
     for (Nanos at = span.start; at < end;) {
         const Nanos next = std::min(end, Nanos{(at.ns / hour.ns + 1) * hour.ns});
         const OpenHours* const h = hours_at(r, at);
+        ++looked_at_;
         Money price = h ? h->price : r.reserve;
         if (const auto likely = forecast_->at(static_cast<int32_t>(r.speed), at))
             price = std::max(price, *likely);
@@ -488,6 +492,7 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
     const JobReport& report = job.record.report;
     const JobTerms& t = report.terms;
     const ProviderReport& r = node.record.report;
+    ++looked_at_;
     if (!node.connected || !node.record.has_report || !r.cannot.empty()) return false;
     if (!places_.may_run_later(job, node)) return false;
     if (Places::is_rooted(job) && report.where != node.id()) return false;
@@ -582,8 +587,9 @@ Reason Reservations::why_not_sold(const std::vector<Job*>& all, Span span) const
 std::optional<Nanos> Reservations::earliest(const std::vector<Job*>& all, Span span) const {
     constexpr size_t tried_most = 64;
     size_t tried = 0;
+    search_begins();
     for (const Nanos at : moments_after(span.start)) {
-        if (++tried > tried_most || at > span.start + ahead_most) break;
+        if (++tried > tried_most || at > span.start + ahead_most || !search_goes_on()) break;
         if (!picks_of(all, {at, at + (span.end - span.start)}, true).empty()) return at;
     }
     return std::nullopt;

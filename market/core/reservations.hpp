@@ -61,6 +61,8 @@ class Reservations : private PlacesAhead {
     // Those to whom nothing could be sold are asked about again, so many at once.
     static constexpr Nanos retry_after = Nanos::from_s(10);
     static constexpr size_t asked_at_once = 64;
+    // The search for an earliest place looks at so much.
+    static constexpr size_t search_most = 50'000;
 
     Reservations(const MarketContext& context, Book& book, Places& places, const Solver& solver,
                  const Bidding& bids, GangList& gangs, const Settling& settling, RoomClaims& rooms,
@@ -102,6 +104,7 @@ class Reservations : private PlacesAhead {
     Nanos clearing_of(const Contract& contract) const;
     // How often promises were looked at, to see what their jobs have done.
     uint64_t followed() const { return followed_; }
+    size_t looked_at() const { return looked_at_; }
     std::vector<JobId> take_missed() { return promises_.take_missed(); }
 
   private:
@@ -127,6 +130,8 @@ class Reservations : private PlacesAhead {
     std::optional<Money> price_at(const Job& job, const Node& node, Span span) const override;
     Money asked_at(const Job& job, const Node& node, Span span) const override;
     std::vector<Nanos> moments_after(Nanos from) const override;
+    void search_begins() const override { search_from_ = looked_at_; }
+    bool search_goes_on() const override { return looked_at_ - search_from_ < search_most; }
     void list_at(Job& job, const Node* node);
     Nanos now() const { return unix_ - context_.calendar; }
     std::vector<Pick> picks_of(const std::vector<Job*>& all, Span span, bool for_any_price) const;
@@ -164,7 +169,8 @@ class Reservations : private PlacesAhead {
     std::map<JobId, Nanos> followed_until_;  // of promises: then they are followed again, Unix time
     Nanos next_ = Nanos::never();
     // of the present look()
-    mutable size_t looked_at_ = 0;                              // contracts, each time anew
+    // contracts, hours and nodes, each time anew; of that, before the present search
+    mutable size_t looked_at_ = 0, search_from_ = 0;
     mutable std::map<NodeName, std::vector<const Job*>> sold_;  // contracts that are not over
     mutable std::optional<PriceForecast> forecast_;             // once it is asked for
     mutable Nanos unix_;

@@ -8,8 +8,9 @@ namespace souk::market {
 
 namespace {
 
-// The most that an account holds or owes: a tenth of what the number could say.
-constexpr Money account_max = {1'000 * money_max.micro};
+Money most_of(const Holder& holder) {
+    return holder.kind == Holder::Kind::outside ? outside_most : account_most;
+}
 
 constexpr int64_t weekday_of_epoch = 3;  // 1970-01-01 was a Thursday; weeks begin on Monday
 
@@ -94,11 +95,15 @@ void UserFunds::grant(User& user, Nanos now) {
         ledger_.post(receipt);
     }
     receipt.kind = Receipt::Kind::allowance;
-    receipt.paid = Money{-l.allowance->micro};
+    const Money given = std::min({*l.allowance, room_in(Holder::user(uid), *l.allowance),
+                                  room_in(Holder::outside(), Money{} - *l.allowance)});
+    receipt.paid = Money{} - given;
     receipt.note = std::string("of the ") + to_string(l.every);
-    if (user.funds) *user.funds += *l.allowance;
+    if (given < *l.allowance) receipt.note += ", as much as the books hold";
+    if (user.funds) *user.funds += given;
+    ledger_.grant(uid, l.expires ? given : Money{});
+    if (given.micro == 0 && l.allowance->micro > 0) return;  // it is looked at again tomorrow
     ledger_.post(receipt);
-    ledger_.grant(uid, l.expires ? *l.allowance : Money{});
     user.record.granted = period;
     book_.save_user(uid);
     has_more(user);
@@ -144,14 +149,20 @@ Receipt UserFunds::receipt_of(const MoneyOrder& o, uint32_t uid, Nanos now) cons
     return r;
 }
 
-// An error: an account would pass what a number can say.
+// How far a movement of `more` may go on with that account: as far as an account may hold or owe,
+// and always towards nothing.
+Money UserFunds::room_in(const Holder& holder, Money more) const {
+    const Money most = most_of(holder), has = ledger_.balance(holder);
+    return std::max(Money{}, more.micro < 0 ? has + most : most - has);
+}
+
+// An error: an account would pass what it may hold or owe.
 Status UserFunds::stays_in_bounds(const Receipt& receipt) const {
-    for (const Posting& p : postings(receipt)) {
-        const Money then = ledger_.balance(p.holder) + p.amount;
-        if (then > account_max || then.micro < -account_max.micro)
+    for (const Posting& p : postings(receipt))
+        if (std::max(p.amount, Money{} - p.amount) > room_in(p.holder, p.amount))
             return fail(CauseCode::not_possible, "the account of " + p.holder.text() +
-                                                     " would pass " + format_money(account_max));
-    }
+                                                     " would pass " +
+                                                     format_money(most_of(p.holder)));
     return {};
 }
 
@@ -251,7 +262,10 @@ Result<std::string> UserFunds::set_limits(uint32_t of, const std::string& name,
     User& user = book_.user(of);
     for (const JobId& id : user.claiming)  // what was spent before is spent
         billing_.account_running(book_.jobs().at(id), now);
+    TRY_ASSIGN(TimeFrames open, TimeFrames::parse(limits.hours.empty() ? "always" : limits.hours));
     const UserLimits before = std::exchange(user.record.limits, limits);
+    user.frames = std::move(open);
+    hours_changed();
     user.record.name = name;
     if (user.day_left().micro > 0) user.record.ended_day = -1;
     if (!limits.allowance || limits.every != before.every) user.record.granted = -1;
@@ -268,7 +282,31 @@ Result<std::string> UserFunds::set_limits(uint32_t of, const std::string& name,
         if (job.user == &user && job.phase() != JobPhase::finished) work_.touch(job);
     work_.decide();
     admission_.limits_changed(user);
+    if (user.frames.always()) user.is_closed = false;
     return called(user) + (limits.any() ? " has these limits now" : " has no limits now");
+}
+
+// Looks at least once an hour, as a local clock changes twice a year.
+void UserFunds::look_at_hours(Nanos now) {
+    if (now < hours_at_) return;
+    hours_at_ = Nanos::never();
+    const Nanos unix = context_.unix(now);
+    const int32_t second = context_.second_of_week(unix);
+    for (const uint32_t uid : admission_.limited()) {
+        User& user = book_.users().at(uid);
+        if (const int32_t edge = user.frames.to_next_edge(second); edge > 0) {
+            const Nanos left =
+                Nanos::from_s(std::min(edge, 3'600)) - Nanos{unix.ns % 1'000'000'000};
+            hours_at_ = std::min(hours_at_, now + left);
+        }
+        const bool closed = !user.frames.contains(second);
+        if (std::exchange(user.is_closed, closed) == closed) continue;
+        for (const auto& [rank, job] : user.order) {
+            work_.touch(*job);
+            notes_.of(*job);
+        }
+        work_.decide();
+    }
 }
 
 Result<uint32_t> UserFunds::set_member(const std::string& project, std::optional<uint32_t> member,
@@ -412,6 +450,9 @@ void UserFunds::reckon_days(Nanos now) {
 }
 
 void UserFunds::end_days(Nanos now) {
+    for (const uint32_t uid : billing_.take_turned())
+        for (auto& [id, job] : book_.jobs())
+            if (job.user->record.uid == uid && job.phase() != JobPhase::finished) work_.touch(job);
     reckon_days(now);
     while (const auto uid = days_.take_ended(now)) {
         User& user = book_.users().at(*uid);

@@ -74,6 +74,11 @@ class UserFunds final : private UserDays::Homes {
                                    uint32_t uid, Nanos now);
     Result<uint32_t> set_member(const std::string& project, std::optional<uint32_t> member,
                                 bool comes, uint32_t uid, Nanos now);
+    // Stops the jobs of users whose hours have ended, and lets those go on whose hours have begun.
+    void look_at_hours(Nanos now);
+    void hours_changed() { hours_at_ = Nanos{}; }
+    // When it is to be called again; never(): nobody has hours.
+    Nanos next_hours() const { return hours_at_; }
     bool may_look_at(uint32_t account, uint32_t uid) const;
     Result<Money> move_money(const MoneyOrder& order, uint32_t uid, Nanos now);
     // The deadline that was promised to the job was missed: a receipt says so, and gives its user
@@ -101,6 +106,7 @@ class UserFunds final : private UserDays::Homes {
     Money available(const MoneyOrder& order) const;
     static bool pays(const MoneyOrder& order);
     Status has_enough(const MoneyOrder& order) const;
+    Money room_in(const Holder& holder, Money more) const;
     Status stays_in_bounds(const Receipt& receipt) const;
     Receipt receipt_of(const MoneyOrder& order, uint32_t uid, Nanos now) const;
 
@@ -113,6 +119,7 @@ class UserFunds final : private UserDays::Homes {
     JobAlarms& alarms_;
     Notes& notes_;
     WorkList& work_;
+    Nanos hours_at_;  // see look_at_hours()
 };
 
 }  // namespace souk::market

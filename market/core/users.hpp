@@ -20,6 +20,7 @@
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/base/time_frames.hpp"
 #include "market/core/rank.hpp"
 
 namespace souk::market {
@@ -45,7 +46,13 @@ struct UserLimits {
     std::optional<Money> allowance = {};
     Every every = Every::day;
     bool expires = false;
-    bool any() const { return spend_per_day || jobs || cpus || credit || allowance; }
+    // Its jobs run in these hours alone (TimeFrames) of the market's local time; empty: always.
+    static constexpr size_t hours_bytes_max = 1024;
+    std::string hours = {};
+    std::optional<int32_t> reserve = {};  // CPUs that are sold to it ahead, at once
+    bool any() const {
+        return spend_per_day || jobs || cpus || credit || allowance || reserve || !hours.empty();
+    }
     bool operator==(const UserLimits&) const = default;
 };
 
@@ -86,6 +93,17 @@ struct User {
     std::optional<Money> funds;
     Money funded;
     bool is_empty = false;  // nothing is left of its account, until that gets more
+    Money open;             // what its jobs are charged and no receipt has yet
+    bool is_full = false;   // no more use can be charged to its account (room_for_use)
+
+    TimeFrames frames = {};  // of record.limits.hours
+    bool is_closed = false;  // it is outside of these now
+    // Whether a place that is sold to it from then on, for so long, lies in its hours.
+    bool is_open(int32_t second_of_week, Nanos span) const {
+        const int32_t left = frames.to_next_edge(second_of_week);
+        return frames.always() ||
+               (frames.contains(second_of_week) && (left == 0 || span <= Nanos::from_s(left)));
+    }
 
     // Whether what is charged must end somewhere; whether anything does.
     bool is_counted() const { return record.limits.spend_per_day || funds; }

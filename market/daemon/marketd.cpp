@@ -3,6 +3,7 @@
 
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/zone.hpp"
 #include "market/daemon/decision_reply.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
@@ -43,6 +44,7 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       trust_(loop, log, config, records_.state(), market_, connections_, replies_, *this),
       connections_(loop, log, config, *this),
       ledger_(loop, log, market_, records_, connections_, replies_, warnings_, *this),
+      reports_(loop, records_, connections_),
       waits_(loop, market_, connections_),
       questions_(loop, market_, records_, connections_),
       sites_(loop, log, config, records_.state(), connections_, replies_, *this),
@@ -88,9 +90,14 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
     return daemon;
 }
 
+void Marketd::set_clock() {
+    const int64_t unix_s = unix_now().ns / 1'000'000'000;
+    market_.set_calendar(MarketRecords::calendar(), ahead_of_utc("", unix_s));
+}
+
 Status Marketd::load() {
     TRY_ASSIGN(const MarketRecords::Read read, records_.load());
-    market_.set_calendar(MarketRecords::calendar());
+    set_clock();
     open_decision_log();
     market_.tell_to(trace_.listener());
     market_.started(Loop::now());
@@ -261,6 +268,11 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         wake();
         return {};
     }
+    if (request.verb == "report") {
+        if (const Status taken = reports_.ask(number, c, request); !taken)
+            replies_.refuse(number, request, as_asked(taken.error()));
+        return {};
+    }
     if (request.verb == "quote") {
         if (const Status taken = quotes_.take({number, c.node, request}); !taken)
             replies_.refuse(number, request, as_asked(taken.error()));
@@ -311,8 +323,8 @@ Status Marketd::answer_at_once(uint64_t number, const Connection& c,
         return fail("the send queue of " + std::to_string(bound) + " bytes is full");
     if (request.verb == "plan")
         return replies_.add(number, plans_.answer(market_, request, c.node, Loop::now())), Status();
-    wire::CtlReply reply = answer(market_, records_.book(), records_.finished(), records_.usage(),
-                                  request, figures_.face(), Loop::now());
+    wire::CtlReply reply = answer(market_, records_.book(), records_.finished(), request,
+                                  figures_.face(), Loop::now());
     if (request.verb == "set" && reply.ok)
         log_.info("the way of deciding was changed", {{"what", request.args[0]},
                                                       {"value", request.args[1]},
@@ -334,6 +346,7 @@ void Marketd::drain() {
     records_.close();
     trust_.close();
     ledger_.close();
+    reports_.close();
     waits_.close();
     questions_.close();
     offers_.close();
@@ -372,12 +385,12 @@ void Marketd::step() {
     constexpr Nanos long_step = Nanos::from_ms(2), rest_max = Nanos::from_ms(25);
     const Nanos began = Loop::now();
     market::Outputs out;
-    market_.set_calendar(MarketRecords::calendar());
+    set_clock();
     market_.solve(Loop::now(), out);
     if (decision_log_) decision_log_->stepped(market_, unix_now());
     records_.store(out.store);
     const bool more_quotes = quotes_.answer([this](const auto& asked) { quote(asked); }, Loop::now);
-    offers_.answer();
+    const bool more_offers = offers_.answer();
     loans_.tell();
     if (records_.finished().count() > config_.finished_max) records_.trim_finished();
     for (market::Send& s : out.send) held_.push_back(std::move(s));
@@ -393,7 +406,7 @@ void Marketd::step() {
     const Nanos took = Loop::now() - began;
     const Nanos rest = std::min(Nanos{took.ns / 2}, rest_max);
     rests_until_ = took < long_step ? Nanos{} : Loop::now() + rest;
-    if (more_quotes) wake();
+    if (more_quotes || more_offers) wake();
 }
 
 void Marketd::quote(const QuoteDesk::Asked& asked) {

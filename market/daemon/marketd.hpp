@@ -14,8 +14,8 @@
 // silent one is given up after three keepalives), so that nobody takes a node over by its name.
 //
 // It composes objects that each own their part, in the headers of their names: Connections,
-// MarketRecords, MarketTrust, LedgerKeeper, OperatorWaits, NodeQuestions, Sites, OfferDesk,
-// LoanDesk, WebDesk, MarketFigures.
+// MarketRecords, MarketTrust, LedgerKeeper, ReportDesk, OperatorWaits, NodeQuestions, Sites,
+// OfferDesk, LoanDesk, WebDesk, MarketFigures.
 #pragma once
 
 #include <memory>
@@ -40,6 +40,7 @@
 #include "market/daemon/node_questions.hpp"
 #include "market/daemon/offer_desk.hpp"
 #include "market/daemon/operator_waits.hpp"
+#include "market/daemon/report_desk.hpp"
 #include "market/daemon/sites.hpp"
 #include "market/daemon/solver_program.hpp"
 #include "market/daemon/step_taker.hpp"
@@ -85,6 +86,7 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     Status answer_at_once(uint64_t number, const Connection& c, const wire::CtlRequest& request);
 
     void wake() override;
+    void set_clock();
     void step() override;
     void quote(const QuoteDesk::Asked& asked);
     void flush();
@@ -105,6 +107,7 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     MarketTrust trust_;
     Connections connections_;
     LedgerKeeper ledger_;
+    ReportDesk reports_;
     OperatorWaits waits_;
     NodeQuestions questions_;
     Sites sites_;

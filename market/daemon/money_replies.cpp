@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "kernel/base/fields.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/setting.hpp"
@@ -130,7 +131,10 @@ Result<Mark> parse_mark(const std::string& after) {
         at = p == end ? p : p + 1;
         return wrong == std::errc();
     };
-    if (number(mark.before) && number(mark.left) && number(mark.balance.micro) && at == end)
+    // It comes back from whoever asks, who may have changed it.
+    if (number(mark.before) && number(mark.left) && number(mark.balance.micro) && at == end &&
+        mark.balance.micro <= rule::amount_micro_max &&
+        mark.balance.micro >= -rule::amount_micro_max)
         return mark;
     return fail("'" + after + "' is not where a statement goes on");
 }

@@ -11,6 +11,8 @@ namespace {
 
 // So long a peer is to keep what it offers: until the choice is made, and the job could be sent.
 constexpr Nanos offers_hold = Nanos::from_s(15);
+constexpr int looked_at_once = 256;
+constexpr ptrdiff_t questions_most = 16;  // of one peer that wait
 
 void write_offer(JsonWriter& w, const OfferRounds::Answer& answer, bool is_open) {
     w.begin_object().field("site", answer.site);
@@ -64,7 +66,7 @@ void OfferDesk::start() {
 void OfferDesk::job_told(const JobId& id) {
     const market::Job* const job = market_.find(id);
     if (job && lets_go(*job))
-        rounds_.note(id, job->record.report.terms, Loop::now());
+        rounds_.note(id, job->record.report.uid, job->record.report.terms, Loop::now());
     else if (rounds_.size() > 0 && !(job && is_away(*job)))
         rounds_.forget(id);
     if (rounds_.size() > 0) look();
@@ -79,7 +81,9 @@ void OfferDesk::look() {
     const Nanos now = Loop::now();
     rounds_.tick(now);
     for (const JobId& id : rounds_.take_chosen()) give(id, now);
-    while (const auto id = rounds_.due(now)) ask_about(*id, now);
+    // Jobs about which nobody can be asked now begin no round, and there may be many of them.
+    std::optional<JobId> id;
+    for (int n = 0; n < looked_at_once && (id = rounds_.due(now)); ++n) ask_about(*id, now);
     const Nanos next = rounds_.next();
     if (next == Nanos::never())
         timer_.cancel();
@@ -150,7 +154,9 @@ Result<std::string> OfferDesk::list(const wire::CtlRequest& request) const {
 
 Status OfferDesk::asked(uint64_t number, const Connection& c, const wire::Frame& f) {
     TRY_ASSIGN(SiteAsk ask, wire::unpack<SiteAsk>(f.body));
-    if (!sites_.charge(c.node, Sites::plan_cost, market_.jobs().size())) {
+    const auto waiting = std::ranges::count(questions_, c.node, &Question::site);
+    if (waiting >= questions_most ||
+        !sites_.charge(c.node, Sites::plan_cost, market_.jobs().size())) {
         SiteOffer no;
         no.number = ask.number;
         no.why = Cause(CauseCode::too_many, "your site asks too much: again in a moment");
@@ -162,14 +168,19 @@ Status OfferDesk::asked(uint64_t number, const Connection& c, const wire::Frame&
     return {};
 }
 
-void OfferDesk::answer() {
-    if (questions_.empty()) return;
-    for (const Question& q : std::exchange(questions_, {})) {
+// Each takes as long as a decision.
+bool OfferDesk::answer() {
+    const Nanos until = Loop::now() + Nanos::from_ms(5);
+    while (!questions_.empty()) {
+        const Question q = std::move(questions_.front());
+        questions_.pop_front();
         const auto site = sites_.guest_site(q.site);
         if (!site) continue;  // it is no peer any more
         const SiteOffer offer = market_.offer(*site, q.ask, Loop::now());
         state_.journal().then([this, to = q.connection, offer] { connections_.send(to, offer); });
+        if (Loop::now() >= until) break;
     }
+    return !questions_.empty();
 }
 
 }  // namespace souk

@@ -7,6 +7,7 @@
 // is durable. Owned by Marketd.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,8 @@ class OfferDesk {
     // -- jobs of peers
 
     Status asked(uint64_t number, const Connection& c, const wire::Frame& frame);
-    // Within a step, when the market has solved.
-    void answer();
+    // Within a step, when the market has solved, for a few milliseconds. Returns whether more wait.
+    bool answer();
 
   private:
     struct Question {
@@ -57,7 +58,7 @@ class OfferDesk {
     JournalDb& state_;
     StepTaker& steps_;
     OfferRounds rounds_;
-    std::vector<Question> questions_;
+    std::deque<Question> questions_;
     Timer timer_;
 };
 

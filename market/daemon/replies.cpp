@@ -23,7 +23,6 @@
 #include "market/daemon/resource_reply.hpp"
 #include "market/daemon/user_replies.hpp"
 #include "market/daemon/why_reply.hpp"
-#include "market/store/usage_report.hpp"
 
 namespace souk {
 namespace {
@@ -35,7 +34,6 @@ struct Context {
     Market& market;
     const ReceiptBook& book;
     const FinishedJobs& finished;
-    const UsageBook& usage;
     const MarketFace& face;
     Nanos now;
     uint32_t uid;
@@ -422,8 +420,6 @@ Result<std::string> statement(const Context& c) {
     return statement_reply(c.market, c.book, c.args, c.after, c.uid, c.next);
 }
 
-Result<std::string> report(const Context& c) { return report_reply(c.usage, c.args, c.uid); }
-
 Result<std::string> user_show(const Context& c) {
     return users_reply(c.market, c.args[0], c.uid, c.now);
 }
@@ -478,7 +474,6 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"transfer", {any_args, move_money<transfer>}},
         {"payout", {any_args, move_money<payout>}},
         {"statement", {any_args, statement}},
-        {"report", {any_args, report}},
         {"prices", {2, prices}},
         {"user-show", {1, user_show}},
         {"user-limit", {any_args, user_limit}},
@@ -495,8 +490,7 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
 }  // namespace
 
 wire::CtlReply answer(Market& market, const ReceiptBook& book, const FinishedJobs& finished,
-                      const UsageBook& usage, const wire::CtlRequest& request,
-                      const MarketFace& face, Nanos now) {
+                      const wire::CtlRequest& request, const MarketFace& face, Nanos now) {
     wire::CtlReply reply;
     reply.request = request.request;
     const auto verb = verbs().find(request.verb);
@@ -510,8 +504,8 @@ wire::CtlReply answer(Market& market, const ReceiptBook& book, const FinishedJob
                       " arguments, not " + std::to_string(request.args.size());
         return reply;
     }
-    auto json = verb->second.run({market, book, finished, usage, face, now, request.uid,
-                                  request.args, request.after, reply.next});
+    auto json = verb->second.run(
+        {market, book, finished, face, now, request.uid, request.args, request.after, reply.next});
     if (!json) {
         reply.error = as_asked(json.error());
     } else if (json->size() > wire::json_bytes_max) {

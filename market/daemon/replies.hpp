@@ -12,7 +12,6 @@
 #include "market/core/market.hpp"
 #include "market/store/finished.hpp"
 #include "market/store/receipts.hpp"
-#include "market/store/usage.hpp"
 
 namespace souk {
 
@@ -39,7 +38,6 @@ struct MarketFace {
 // May change the market (cancel, move, ...): then solve() is due, and what it stores comes before
 // the reply.
 wire::CtlReply answer(market::Market& market, const ReceiptBook& book, const FinishedJobs& finished,
-                      const UsageBook& usage, const wire::CtlRequest& request,
-                      const MarketFace& face, Nanos now);
+                      const wire::CtlRequest& request, const MarketFace& face, Nanos now);
 
 }  // namespace souk

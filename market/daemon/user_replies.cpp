@@ -46,6 +46,8 @@ void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
     if (l.spend_per_day) w.field("spend_per_day", *l.spend_per_day);
     if (l.jobs) w.field("jobs", *l.jobs);
     if (l.cpus) w.field("cpus", *l.cpus);
+    if (l.reserve) w.field("reserve", *l.reserve);
+    if (!l.hours.empty()) w.field("hours", l.hours).field("is_closed", user.is_closed);
     if (l.credit) w.field("credit", *l.credit);
     if (l.allowance)
         w.field("allowance", *l.allowance)
@@ -64,6 +66,15 @@ Result<market::Every> every_of(const std::string& text) {
     for (const auto every : {market::Every::day, market::Every::week, market::Every::month})
         if (text == to_string(every)) return every;
     return fail("every: '" + text + "' is none of day, week and month");
+}
+
+Result<std::string> hours_of(const std::string& value) {
+    if (value == "none") return std::string();
+    auto frames = TimeFrames::parse_apart(value);
+    if (!frames) return wrap("hours", frames.error());
+    if (frames->text().size() > UserLimits::hours_bytes_max)
+        return fail("hours: " + std::to_string(UserLimits::hours_bytes_max) + " bytes at most");
+    return frames->always() ? std::string() : frames->text();
 }
 
 // One of them, `key` as it stands on the command line. False: it is none of these.
@@ -169,14 +180,18 @@ Result<std::string> limit_reply(Market& market, const std::vector<std::string>& 
         const bool none = value == "none";
         TRY_ASSIGN(const bool taken, set_money_limit(limits, key, value));
         if (taken) continue;
-        if (key == "jobs" || key == "cpus") {
-            auto& limit = key == "jobs" ? limits.jobs : limits.cpus;
+        if (key == "hours") {
+            TRY_ASSIGN(limits.hours, hours_of(value));
+        } else if (key == "jobs" || key == "cpus" || key == "reserve") {
+            auto& limit = key == "jobs"   ? limits.jobs
+                          : key == "cpus" ? limits.cpus
+                                          : limits.reserve;
             limit.reset();
             if (none) continue;
             TRY_ASSIGN(limit, whole_from_zero<int32_t>(key, value));
         } else {
             return fail("user-limit: '" + args[i] +
-                        "' is none of spend-per-day, jobs, cpus, credit, "
+                        "' is none of spend-per-day, jobs, cpus, reserve, hours, credit, "
                         "allowance, every and expires");
         }
     }

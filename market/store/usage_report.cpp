@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/store/usage_report.hpp"
 
-#include <map>
-
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/setting.hpp"
@@ -10,57 +8,47 @@
 
 namespace souk {
 namespace {
-
 constexpr int64_t day_s = 86'400;
-constexpr size_t rows_max = 100'000, piece = 2'000;
+}  // namespace
 
-struct Query {
-    std::string by = "user";
-    int64_t since = 0, until = INT64_MAX;  // days
-};
-
-Result<Query> parse(const std::vector<std::string>& filters) {
-    Query q;
+Result<UsageReport> UsageReport::begin(const std::vector<std::string>& filters, uint32_t uid) {
+    UsageReport r;
+    r.uid_ = uid;
     for (const std::string& word : filters) {
         const auto [key, value] = parse_setting(word);
         if (key == "by") {
             if (value != "user" && value != "node" && value != "day")
                 return fail("report: by is one of user, node and day, not '" + value + "'");
-            q.by = value;
+            r.by_ = value;
         } else if (key == "since" || key == "until") {
             const auto seconds = whole_number<int64_t>(value);
             if (!seconds || *seconds < 0)
                 return fail(key + ": '" + value + "' is not a time in seconds");
-            (key == "since" ? q.since : q.until) = *seconds / day_s;
+            (key == "since" ? r.since_ : r.until_) = *seconds / day_s;
         } else {
             return fail("report: '" + word + "' is none of by, since and until");
         }
     }
-    return q;
+    return r;
 }
 
-struct Sum {
-    double run = 0, cpu = 0, waited = 0, ran = 0, asked_mb = 0, slowdown = 0;
-    int64_t jobs = 0, failed = 0, moves = 0, freezes = 0;
-    Money paid, earned;
+void UsageReport::Sum::add(const UsageRecord& u) {
+    run += u.run.seconds();
+    cpu += u.cpu.seconds();
+    waited += u.waited.seconds();
+    ran += u.ran.seconds();
+    asked_mb += u.asked_mb.seconds();
+    slowdown += static_cast<double>(u.slowdown_milli) / 1'000;
+    jobs += u.jobs;
+    failed += u.failed;
+    moves += u.moves;
+    freezes += u.freezes;
+    paid += u.paid;
+    earned += u.earned;
+}
 
-    void add(const UsageRecord& u) {
-        run += u.run.seconds();
-        cpu += u.cpu.seconds();
-        waited += u.waited.seconds();
-        ran += u.ran.seconds();
-        asked_mb += u.asked_mb.seconds();
-        slowdown += static_cast<double>(u.slowdown_milli) / 1'000;
-        jobs += u.jobs;
-        failed += u.failed;
-        moves += u.moves;
-        freezes += u.freezes;
-        paid += u.paid;
-        earned += u.earned;
-    }
-};
-
-void write_sum(JsonWriter& w, const std::string& by, const std::string& name, const Sum& s) {
+void UsageReport::write(JsonWriter& w, const std::string& by, const std::string& name,
+                        const Sum& s) {
     w.begin_object().field(by, name).field("cpu_asked_s", s.run).field("cpu_used_s", s.cpu);
     if (s.run > 0) w.field("efficiency", s.cpu / s.run);
     w.field("paid", s.paid).field("earned", s.earned);
@@ -76,33 +64,28 @@ void write_sum(JsonWriter& w, const std::string& by, const std::string& name, co
     w.end_object();
 }
 
-}  // namespace
-
-Result<std::string> report_reply(const UsageBook& book, const std::vector<std::string>& filters,
-                                 uint32_t uid) {
-    TRY_ASSIGN(const Query q, parse(filters));
-    std::map<std::string, Sum> sums;
-    size_t seen = 0;
-    for (std::string key;;) {
-        TRY_ASSIGN(const auto rows, book.after(key, q.since, piece));
-        for (const auto& [at, u] : rows) {
-            key = at;
-            if (u.day > q.until || u.day < q.since) continue;
-            if (uid != market::root_uid && uid != u.uid) continue;
-            if (q.by == "node" && u.node.empty()) continue;
-            const std::string name = q.by == "user"   ? u.user
-                                     : q.by == "node" ? u.node
-                                                      : std::to_string(u.day * day_s);
-            sums[name].add(u);
-        }
-        seen += rows.size();
-        if (rows.size() < piece) break;
-        if (seen >= rows_max) return fail("report: too many rows: ask for less with --since");
+Result<bool> UsageReport::step(const UsageBook& book) {
+    if (seen_ >= rows_max) return fail("report: too many rows: ask for less with --since");
+    TRY_ASSIGN(const auto rows, book.after(key_, since_, piece));
+    for (const auto& [at, u] : rows) {
+        key_ = at;
+        if (u.day > until_ || u.day < since_) continue;
+        if (uid_ != market::root_uid && uid_ != u.uid) continue;
+        if (by_ == "node" && u.node.empty()) continue;
+        sums_[by_ == "user"   ? u.user
+              : by_ == "node" ? u.node
+                              : std::to_string(u.day * day_s)]
+            .add(u);
     }
+    seen_ += rows.size();
+    return rows.size() == piece;
+}
+
+Result<std::string> UsageReport::text() const {
     JsonWriter w;
     w.begin_array();
-    for (const auto& [name, sum] : sums) {
-        write_sum(w, q.by, name, sum);
+    for (const auto& [name, sum] : sums_) {
+        write(w, by_, name, sum);
         if (w.bytes() > wire::json_bytes_max - 4'096)
             return fail("report: the answer is too long: ask for less with --since");
     }

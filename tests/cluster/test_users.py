@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Users have limits, tested here on real daemons."""
+import datetime
 import json
 
 import pytest
@@ -49,6 +50,27 @@ def test_who_has_spent_his_day_is_frozen_and_a_higher_limit_wakes_him(unlimited)
     assert shown["day_is_spent"] and shown["spent_today"] <= shown["spend_per_day"], shown
     m.tool("marketctl", "user", "limit", "0", "--spend-per-day", f"{spent + 1:.6f}")
     m.until_runs(job.id)
+
+
+def test_a_user_runs_jobs_in_his_hours_alone(unlimited):
+    m = unlimited
+    job = m.srun("-p", "40", *LONG)
+    m.until_runs(job.id)
+    now = datetime.datetime.now()
+    later = now + datetime.timedelta(hours=3)
+    frames = f"{later:%a} {later:%H}:00-{later:%H}:30".lower()
+    m.tool("marketctl", "user", "limit", "0", "--hours", frames)
+    m.until_job(job.id, "is frozen",
+                lambda j: j["status"] == "suspend" and j["reason"]["code"] == "user_hours")
+    assert users(m)[0]["hours"] == frames and users(m)[0]["is_closed"]
+    m.kill_daemon("market")
+    m.until_up()
+    m.until_reason(job.id, "user_hours")
+    days = f"{now:%a},{later:%a}" if now.day != later.day else f"{now:%a}"
+    m.tool("marketctl", "user", "limit", "0", "--hours", f"{days} 0:00-24:00".lower())
+    m.until_runs(job.id)
+    wrong = m.tool("marketctl", "user", "limit", "0", "--hours", "mon 9", check=False)
+    assert wrong.returncode == 2 and wrong.stderr.count("\n") == 1, wrong.stderr
 
 
 def test_only_root_sets_limits_and_each_sees_his_own(market):

@@ -36,7 +36,7 @@ struct Hall final : Admission::Jobs {
         spec.value = job.bid;
         spec.cpus = job.record.report.terms.cpus;
         spec.user = job.record.report.uid;
-        spec.arrival = job.record.report.submitted;
+        spec.arrival = job.record.arrived;
         const auto known = solver.job(job.key);
         if (known) spec.state = known->state, spec.place = known->place;
         spec.pin = held == Job::Held::none ? Pin::free : Pin::frozen;
@@ -74,6 +74,7 @@ struct Hall final : Admission::Jobs {
         r.terms.cpus = cpus;
         Job& made = **book.admit(r);
         made.record.report = r;
+        made.record.arrived = r.submitted;
         made.bid = Money::units(bid);
         ck_assert(solver.add_job(made.key, spec_of(made, Job::Held::none)));
         admission.list(made);

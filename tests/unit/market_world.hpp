@@ -32,6 +32,7 @@ struct World {
     Nanos now = Nanos::from_s(1);
     Nanos transit = Nanos::from_ms(10);
     Nanos calendar;  // what to add to `now` for Unix time
+    Nanos zone;      // and to that for local time
     std::map<JobId, HomeJob> jobs;
     std::map<NodeName, ProviderReport> providers;
     std::set<NodeName> connected;
@@ -69,7 +70,7 @@ struct World {
         for (const auto& [holder, r] : stored_accounts) market->load(r);
         for (const auto& [uid, r] : stored_users) market->load(r);
         for (const auto& [minute, r] : stored_prices) market->load(r);
-        market->set_calendar(calendar);
+        market->set_calendar(calendar, zone);
         if (restarted) restarted();
         market->started(now);
     }

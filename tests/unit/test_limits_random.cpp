@@ -64,9 +64,7 @@ struct Quiet {
         std::vector<const Job*> order;
         for (const auto& [id, job] : w.market->jobs())
             if (job.phase() != JobPhase::finished) order.push_back(&job);
-        const auto rank = [](const Job* j) {
-            return Rank::of(j->bid, j->record.report.submitted, j->key);
-        };
+        const auto rank = [](const Job* j) { return Rank::of(j->bid, j->record.arrived, j->key); };
         std::sort(order.begin(), order.end(),
                   [&](const Job* a, const Job* b) { return rank(a) < rank(b); });
         exchange_turns(order);

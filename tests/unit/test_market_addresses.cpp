@@ -30,7 +30,7 @@ START_TEST(of_two_jobs_of_an_old_state_with_one_address_the_later_one_has_none) 
     w.add_node("n1", 100, 1, 4);
     const Ipv4 one{0x0a4f4040}, other{0x0a4f4041};
     const JobId later = submit_with(w, one), earlier = submit_with(w, other);
-    w.stored_jobs.at(earlier).report.submitted = Nanos{0};
+    w.stored_jobs.at(earlier).report.submitted = w.stored_jobs.at(earlier).arrived = Nanos{0};
     w.stored_jobs.at(earlier).report.address = one;
     w.restart();
     const auto lost = w.market->lost_addresses();

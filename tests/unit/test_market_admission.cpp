@@ -98,7 +98,7 @@ START_TEST(a_job_on_trial_is_judged_like_a_real_one_and_leaves_no_trace) {
         Job& guest = guests[0];
         guest.record.report.uid = 7;
         guest.record.report.terms.cpus = 1;
-        guest.record.report.submitted = hall_now;
+        guest.record.arrived = hall_now;
         guest.key = {hall.book.free_key()};
         guest.user = &user;
         guest.bid = Money::units(bid);
@@ -137,8 +137,8 @@ START_TEST(in_any_order_of_events_the_same_jobs_run) {
             std::vector<const Job*> order;
             for (const auto& [id, job] : hall.book.jobs()) order.push_back(&job);
             std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
-                return Rank::of(a->bid, a->record.report.submitted, a->key) <
-                       Rank::of(b->bid, b->record.report.submitted, b->key);
+                return Rank::of(a->bid, a->record.arrived, a->key) <
+                       Rank::of(b->bid, b->record.arrived, b->key);
             });
             std::map<uint32_t, int32_t> used;
             int32_t room = 4;

@@ -368,7 +368,49 @@ START_TEST(a_clock_that_is_set_back_gives_no_second_day) {
 }
 END_TEST
 
-UNIT_SUITE_LONG(market_limits, 120,
+START_TEST(a_user_with_hours_runs_in_them_alone_by_the_local_clock) {
+    // 1970-01-01 was a Thursday; the market is an hour ahead of UTC.
+    constexpr Nanos thursday{}, hour = s(3'600);
+    Limited w;
+    w.calendar = thursday;
+    w.zone = hour;
+    w.market->set_calendar(w.calendar, w.zone);
+    UserLimits limits;
+    limits.hours = "thu 8:00-10:00; fri 20:00-2:00";
+    w.limit(alice, limits);
+    const JobId a = w.job(alice, 50), b = w.job(bob, 40);
+    const auto runs_at = [&](Nanos unix) {
+        w.run_until(unix - w.calendar);
+        ck_assert_text(w.where(b), "n1");
+        if (w.where(a) == "n1") return true;
+        ck_assert(!w.market->find(a)->record.order);
+        ck_assert_text(w.comment(a),
+                       "user alice may run jobs thu 8:00-10:00; fri 20:00-2:00 "
+                       "alone, by the market's clock");
+        return false;
+    };
+    ck_assert(!runs_at(hour));
+    ck_assert(!runs_at(Nanos{7 * hour.ns} - s(1)));
+    ck_assert(runs_at(Nanos{7 * hour.ns} + s(1)));
+    ck_assert(runs_at(Nanos{9 * hour.ns} - s(1)));
+    ck_assert(!runs_at(Nanos{9 * hour.ns} + s(1)));
+    // Summer begins: the clock goes forward.
+    w.zone = Nanos{2 * hour.ns};
+    w.market->set_calendar(w.calendar, w.zone);
+    ck_assert(!runs_at(Nanos{42 * hour.ns} - s(1)));
+    ck_assert(runs_at(Nanos{42 * hour.ns} + s(1)));
+    w.restart();
+    w.market->set_calendar(w.calendar, w.zone);
+    w.connect("n1");
+    ck_assert(runs_at(Nanos{48 * hour.ns} - s(1)));
+    ck_assert(!runs_at(Nanos{48 * hour.ns} + s(1)));
+    limits.hours.clear();
+    w.limit(alice, limits);
+    ck_assert(runs_at(Nanos{48 * hour.ns} + s(10)));
+}
+END_TEST
+
+UNIT_SUITE_LONG(market_limits, 120, a_user_with_hours_runs_in_them_alone_by_the_local_clock,
                 a_user_runs_no_more_jobs_at_once_than_its_limit_the_most_valuable_first,
                 a_user_uses_no_more_cpus_at_once_than_its_limit,
                 a_job_that_nobody_can_run_keeps_no_lesser_one_of_its_user_waiting,

@@ -227,12 +227,12 @@ START_TEST(an_owner_who_leaves_breaks_a_promise_only_if_no_other_has_room_and_gi
     ck_assert_msg(back <= at_n1 && back.micro > at_n1.micro * 8 / 10, "%s of %s",
                   format_money(back).c_str(), format_money(at_n1).c_str());
     ck_assert(receipts[0].paid == receipts[0].earned);
-    // One of the others has the place that it would have now.
+    // One of the others has the place that it would have now, as it came before them.
     p.owner("n1", true);
     p.run_for(s(30));
     ck_assert(p.code(id) == ReasonCode::promise_broken);
     const Reason why = p.w.market->reason(*p.w.market->find(id));
-    ck_assert_text(format_money(why.amount(Figure::bid).value_or(Money{})), "51");
+    ck_assert_text(format_money(why.amount(Figure::bid).value_or(Money{})), "50");
 }
 END_TEST
 

@@ -202,7 +202,7 @@ struct Hall {
             terms.max_price = Money{rng.between(1, 2)};
             if (!wanted.contains(id) || !(wanted[id] == terms)) ended.erase(id);
             wanted[id] = terms;
-            rounds.note(id, terms, now);
+            rounds.note(id, static_cast<uint32_t>(id.seq % 3), terms, now);
         } else if (what < 0.18) {
             rounds.forget(id);
             wanted.erase(id);
@@ -234,7 +234,7 @@ END_TEST
 START_TEST(each_of_many_jobs_is_asked_about_in_its_turn) {
     OfferRounds rounds(1);
     JobTerms terms;
-    for (uint64_t n = 1; n <= 300; ++n) rounds.note({"n1", n}, terms, s(0));
+    for (uint64_t n = 1; n <= 300; ++n) rounds.note({"n1", n}, 1, terms, s(0));
     std::map<JobId, int> asked;
     Nanos now{};
     while (asked.size() < 300) {
@@ -261,9 +261,76 @@ START_TEST(each_of_many_jobs_is_asked_about_in_its_turn) {
 }
 END_TEST
 
+// The jobs in whose rounds nobody offers anything, in the order in which they are asked about.
+std::vector<JobId> asked_until(OfferRounds& rounds, Nanos from, Nanos to) {
+    std::vector<JobId> asked;
+    for (Nanos now = from; now < to; now = std::max(rounds.next(), now + Nanos{1})) {
+        rounds.tick(now);
+        if (const auto id = rounds.due(now)) {
+            rounds.begin(*id, {"uni"}, {}, now);
+            asked.push_back(*id);
+        }
+    }
+    return asked;
+}
+
+START_TEST(a_user_with_many_jobs_takes_no_turns_of_others) {
+    OfferRounds rounds(1);
+    JobTerms terms;
+    for (uint64_t n = 1; n <= 20'000; ++n) rounds.note({"n1", n}, 7, terms, s(0));
+    std::vector<JobId> asked = asked_until(rounds, s(0), s(60));
+    ck_assert(asked.size() > 150);
+    // Another user has his turn at once, and then every second one.
+    for (uint64_t n = 1; n <= 50; ++n) rounds.note({"n2", n}, 8, terms, s(60));
+    asked = asked_until(rounds, s(60), s(92));
+    const auto of_other = [&](size_t to) {
+        return std::count_if(asked.begin(), asked.begin() + static_cast<ptrdiff_t>(to),
+                             [](const JobId& id) { return id.home == "n2"; });
+    };
+    ck_assert_int_eq(of_other(asked.size()), 50);
+    // Nor has a user more turns whose jobs come and go, so that he is new each time.
+    for (uint64_t n = 1; n <= 50; ++n) rounds.forget({"n2", n});
+    rounds.note({"n3", 1}, 9, terms, s(92));
+    size_t new_ones = 0, rest = 0;
+    for (uint64_t n = 1; n <= 100; ++n) {
+        const Nanos now = s(100 + static_cast<int64_t>(n));
+        rounds.note({"n2", 1'000 + n}, 8, terms, Nanos{now.ns - s(2).ns});
+        for (const JobId& id : asked_until(rounds, now, now + Nanos::from_ms(700))) {
+            ++(id.home == "n2" ? new_ones : rest);
+            if (id.home == "n2") rounds.forget(id);
+        }
+    }
+    ck_assert_msg(new_ones <= rest, "%zu %zu", new_ones, rest);
+}
+END_TEST
+
+// A home says of which users its jobs are.
+START_TEST(a_home_with_many_users_takes_no_turns_of_others) {
+    OfferRounds rounds(1);
+    JobTerms terms;
+    for (uint64_t n = 1; n <= 20'000; ++n)
+        rounds.note({"n1", n}, static_cast<uint32_t>(n), terms, s(0));
+    for (uint64_t n = 1; n <= 40; ++n) rounds.note({"n2", n}, 8, terms, s(0));
+    const std::vector<JobId> asked = asked_until(rounds, s(2), s(27));
+    ck_assert(std::ranges::count(asked, NodeName("n2"), &JobId::home) == 40);
+}
+END_TEST
+
+START_TEST(no_job_is_forgotten_however_many_wait) {
+    OfferRounds rounds(1);
+    JobTerms terms;
+    for (uint64_t n = 1; n <= 120'000; ++n) rounds.note({"n1", n}, 7, terms, s(0));
+    rounds.note({"n2", 1}, 8, terms, s(0));
+    ck_assert_uint_eq(rounds.size(), 120'001);
+    ck_assert(std::ranges::count(asked_until(rounds, s(0), s(5)), JobId{"n2", 1}) == 1);
+}
+END_TEST
+
 }  // namespace
 
-UNIT_SUITE(site_offers, the_best_offer_is_one_that_no_other_beats,
-           equal_offers_are_as_likely_as_each_other, no_numbers_of_a_peer_are_too_large_to_compare,
-           a_wish_names_sites_or_is_refused, rounds_end_are_apart_and_count_each_answer_once,
+UNIT_SUITE(site_offers, a_home_with_many_users_takes_no_turns_of_others,
+           a_user_with_many_jobs_takes_no_turns_of_others, no_job_is_forgotten_however_many_wait,
+           the_best_offer_is_one_that_no_other_beats, equal_offers_are_as_likely_as_each_other,
+           no_numbers_of_a_peer_are_too_large_to_compare, a_wish_names_sites_or_is_refused,
+           rounds_end_are_apart_and_count_each_answer_once,
            each_of_many_jobs_is_asked_about_in_its_turn);

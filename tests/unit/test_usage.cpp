@@ -43,7 +43,13 @@ JobRecord ended(uint32_t uid, int64_t day, int64_t waited_s, int64_t ran_s, int 
 }
 
 std::string report(const UsageBook& book, std::vector<std::string> filters, uint32_t uid = 0) {
-    const auto text = report_reply(book, filters, uid);
+    const auto text = [&]() -> Result<std::string> {
+        TRY_ASSIGN(UsageReport walk, UsageReport::begin(filters, uid));
+        for (bool more = true; more;) {
+            TRY_ASSIGN(more, walk.step(book));
+        }
+        return walk.text();
+    }();
     return text ? *text : "error: " + text.error().message;
 }
 

@@ -437,6 +437,15 @@ std::vector<Option> options_of(Given& given) {
          set_text(user.jobs)},
         {0, "cpus", "N", "with user limit: that its jobs use at once; none: any number",
          set_text(user.cpus)},
+        {0, "reserve", "N",
+         "with user limit: CPUs that are sold to it ahead at once, 0: it may not reserve; none: "
+         "any "
+         "number",
+         set_text(user.reserve)},
+        {0, "hours", "FRAMES",
+         "with user limit: its jobs run in these alone, by the market's clock ('mon-fri "
+         "20:00-8:00; sat,sun 0:00-24:00'); none: always",
+         set_text(user.hours)},
         {0, "credit", "AMOUNT",
          "with user limit: how far its account may fall below 0, in a metered market",
          set_text(user.credit)},

@@ -2,6 +2,7 @@
 #include "tools/marketctl/user.hpp"
 
 #include "kernel/base/money.hpp"
+#include "kernel/base/time_frames.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketctl/views.hpp"
 
@@ -24,6 +25,7 @@ Result<std::string> users_text(const Answer& users) {
                  {"CPUs", true},
                  {"In use", true},
                  {"Held", true},
+                 {"Hours"},
                  {"Credit", true},
                  {"Allowance"},
                  {"Left", true}});
@@ -31,7 +33,8 @@ Result<std::string> users_text(const Answer& users) {
         return {field(u, "user"),        field(u, "uid"),          field(u, "spend_per_day"),
                 field(u, "spent_today"), field(u, "jobs"),         field(u, "running_jobs"),
                 field(u, "cpus"),        field(u, "running_cpus"), field(u, "held_jobs"),
-                field(u, "credit"),      allowance_text(u),        field(u, "may_spend")};
+                u.value("hours", "-"),   field(u, "credit"),       allowance_text(u),
+                field(u, "may_spend")};
     });
 }
 
@@ -49,8 +52,8 @@ Status add(CtlQuestion& question, const char* key, const std::string& value, F c
 }  // namespace
 
 const char* const for_user_limit =
-    "--spend-per-day, --jobs, --cpus, --credit, --allowance, --every and --expires are for user "
-    "limit";
+    "--spend-per-day, --jobs, --cpus, --reserve, --hours, --credit, --allowance, --every and "
+    "--expires are for user limit";
 
 Result<CtlQuestion> user_question(std::span<char*> words, const UserOptions& o) {
     const std::string_view what = words.empty() ? "" : words[0];
@@ -65,13 +68,15 @@ Result<CtlQuestion> user_question(std::span<char*> words, const UserOptions& o) 
     if (who.empty()) return fail("user " + std::string(what) + ": a user is missing");
     CtlQuestion question{"user-limit", {who}, nullptr};
     if (what == "unlimit") {
-        for (const char* key : {"spend-per-day", "jobs", "cpus", "credit", "allowance"})
+        for (const char* key :
+             {"spend-per-day", "jobs", "cpus", "reserve", "hours", "credit", "allowance"})
             question.args.push_back(std::string(key) + "=none");
         return question;
     }
     if (!some)
         return fail(
-            "user limit: --spend-per-day, --jobs, --cpus, --credit or --allowance is wanted");
+            "user limit: --spend-per-day, --jobs, --cpus, --reserve, --hours, --credit or "
+            "--allowance is wanted");
     if (o.allowance.empty() && (o.expires || !o.every.empty()))
         return fail("user limit: --every and --expires are for --allowance");
     const auto whole = [](const std::string& text) { return parse_whole(text, 0, INT32_MAX); };
@@ -85,6 +90,9 @@ Result<CtlQuestion> user_question(std::span<char*> words, const UserOptions& o) 
     }
     TRY(add(question, "jobs", o.jobs, whole));
     TRY(add(question, "cpus", o.cpus, whole));
+    TRY(add(question, "reserve", o.reserve, whole));
+    TRY(add(question, "hours", o.hours,
+            [](const std::string& text) { return TimeFrames::parse_apart(text); }));
     return question;
 }
 

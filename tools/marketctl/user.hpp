@@ -10,10 +10,11 @@
 namespace souk::tools {
 
 struct UserOptions {
-    std::string spend, jobs, cpus, credit, allowance, every;
+    std::string spend, jobs, cpus, reserve, hours, credit, allowance, every;
     bool expires = false;
     bool any() const {
-        return expires || !(spend + jobs + cpus + credit + allowance + every).empty();
+        return expires ||
+               !(spend + jobs + cpus + reserve + hours + credit + allowance + every).empty();
     }
 };
 

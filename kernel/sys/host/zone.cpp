@@ -71,4 +71,12 @@ int32_t second_of_week(const std::string& zone, int64_t unix_s) {
     return day * 86'400 + local.tm_hour * 3600 + local.tm_min * 60 + std::min(local.tm_sec, 59);
 }
 
+Nanos ahead_of_utc(const std::string& zone, int64_t unix_s) {
+    const InZone in(zone);
+    const time_t now = unix_s;
+    tm local{};
+    ::localtime_r(&now, &local);
+    return Nanos::from_s(local.tm_gmtoff);
+}
+
 }  // namespace souk
