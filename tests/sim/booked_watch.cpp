@@ -208,8 +208,9 @@ void BookedWatch::judge_broken(const JobId& id, const Promise& p, const Truth& t
     if (p.cause == "took_longer" && Nanos{truth.frontier} + Nanos::from_s(5) < p.needs)
         return untrue("it has run for " + seconds(Nanos{truth.frontier}) + " of " +
                       seconds(p.needs));
-    // A node that lacks its program is no place for it, either.
-    if (p.cause == "owner_left" && !owners && !truth.destroyed && truth.lacking.empty())
+    // Its place is lost to a job, too, that cannot leave another node or is not executed there.
+    const bool is_fixed = truth.cannot_dump || !truth.lacking.empty();
+    if (p.cause == "owner_left" && !owners && !truth.destroyed && !is_fixed)
         return untrue("no owner has left");
 }
 

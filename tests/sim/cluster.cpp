@@ -502,6 +502,7 @@ std::string Cluster::what_is_left() {
     return left;
 }
 
+// Long: one stretch of a run after the other.
 std::string Cluster::run() {
     for (const NodeName& name : names_) boot(node(name));
     const int64_t few = rng_.between(1, 8), jobs = size_.jobs > 0 ? size_.jobs : few;

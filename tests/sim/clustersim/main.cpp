@@ -87,6 +87,7 @@ int tell(uint64_t seed, Mutation mutation, ClusterSize size) {
     return r.failure.empty() ? 0 : 1;
 }
 
+// Long: it adds up and prints each figure.
 int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size, bool json) {
     Cluster::Counts sum;
     double virtual_s = 0;
