@@ -214,9 +214,9 @@ check-tools: bins    ## the tools against an agentd of the tests' own
 check-fuzz:          ## each parser under libFuzzer for FUZZ_SECONDS (10)
 	@CHECK_PARTS=fuzz $(PYTHON) scripts/check $(BUILD)
 
-# FROM: the first seed (1).
+# FROM: the first seed (1). BOOKED=1: the real market gives the orders, and promises deadlines.
 sim: $(SIM)          ## SEEDS (2000) clusters on virtual time; SEED=N TRACE=1: one's story
-	@$(SIM) $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace),\
+	@$(SIM) $(if $(BOOKED),--booked )$(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace),\
 	  --seeds $(or $(SEEDS),2000) --from $(or $(FROM),1))
 
 # Run this after a change of tests/sim/fault_table.

@@ -23,6 +23,17 @@ Money cost_of_place(Money price, int32_t cpus, Nanos span) {
     return {static_cast<int64_t>(std::min<__int128>(cost, money_max.micro))};
 }
 
+// A job that ended so was lost where it was: neither its program nor its user has ended it.
+bool is_lost(CauseCode why) {
+    constexpr CauseCode all[] = {
+        CauseCode::job_lost,       CauseCode::image_lost,     CauseCode::killed,
+        CauseCode::given_up_node,  CauseCode::node_not_heard, CauseCode::capsule_ended,
+        CauseCode::capsule_silent, CauseCode::memory_lost,    CauseCode::image_incomplete,
+        CauseCode::image_refused,  CauseCode::restore_failed, CauseCode::owner_killed,
+        CauseCode::agentd_ended,   CauseCode::lease_over};
+    return std::ranges::find(all, why) != std::end(all);
+}
+
 }  // namespace
 
 const char* to_string(PromiseEnd end) {
@@ -309,7 +320,7 @@ void Promises::ends(Job& job, Nanos now) {
     const Node* const home = book_.home_of(job);
     const bool longer = p.work.ns > 0 && work_done(job, at ? speed_of(*at) : 0, now) >= p.work;
     const CauseCode why = r.why.empty() ? CauseCode::none : (*r.why).code;
-    const bool gone = why == CauseCode::job_lost || why == CauseCode::image_lost;
+    const bool gone = is_lost(why);
     const bool forgotten = why == CauseCode::home_forgot;
     const bool by_limit =
         why == CauseCode::time_limit || why == CauseCode::cpu_limit || why == CauseCode::place_over;

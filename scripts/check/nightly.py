@@ -25,6 +25,7 @@ PARTS = {  # what make makes, and the limit in seconds
     "sanitizers": (["check", "SAN=address"], 4 * HOUR),
     "mutants": (["mutants", "N=50", f"SEED={DAY}"], 4 * HOUR),
     "clustersim": (["sim", f"SEEDS={SEEDS}", f"FROM={SEEDS * DAY}"], 4 * HOUR),
+    "booked": (["sim", f"SEEDS={SEEDS // 10}", f"FROM={SEEDS * DAY}", "BOOKED=1"], 2 * HOUR),
 }
 
 

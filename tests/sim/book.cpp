@@ -8,7 +8,8 @@ namespace souk::sim {
 
 using namespace market;
 
-Book::Book(uint64_t seed, Bug bug) : rng_(seed ^ 0x626f6f6b), bug_(bug) {
+Book::Book(uint64_t seed, Bug bug, bool gives_orders)
+    : rng_(seed ^ 0x626f6f6b), bug_(bug), gives_orders_(gives_orders) {
     disk_.on_row = [this](const RecordName& name, const std::string& value) {
         became_durable(name, value);
     };
@@ -17,7 +18,11 @@ Book::Book(uint64_t seed, Bug bug) : rng_(seed ^ 0x626f6f6b), bug_(bug) {
 
 void Book::restart(Nanos now) {
     const bool is_first = !market_;
-    market_ = std::make_unique<Market>(MarketOptions{});
+    MarketOptions options;
+    // All has to come to rest within the time that a run has.
+    if (gives_orders_) options.backoff_max = options.order_patience = Nanos::from_s(60);
+    market_ = std::make_unique<Market>(std::move(options));
+    market_->tell_to(listener_);
     journal_ = std::make_unique<Journal>(disk_);
     connected_.clear();
     market_->load(meta_);
@@ -28,16 +33,25 @@ void Book::restart(Nanos now) {
     if (!is_first) check();
 }
 
-void Book::connected(const NodeName& node, Nanos now) {
-    MUST(market_->agent_connected(node, node + ":1", now));
-    connected_.insert(node);
+ProviderReport Book::usual_offer(const NodeName& node) {
     ProviderReport p;
     p.node = node;
     p.on_market = true;
     p.reserve = Money::units(1);
     p.cpus = 4;
     p.memory_mb = p.free_mb = 8000;
-    MUST(market_->report(node, p, now));
+    return p;
+}
+
+void Book::connected(const NodeName& node, ProviderReport offer, Nanos now) {
+    MUST(market_->agent_connected(node, node + ":1", now));
+    connected_.insert(node);
+    MUST(market_->report(node, offer, now));
+}
+
+void Book::tell_to(TraceListener* listener) {
+    listener_ = listener;
+    market_->tell_to(listener);
 }
 
 void Book::lost(const NodeName& node, Nanos now) {
@@ -53,7 +67,7 @@ void Book::hears(JobReport report, Nanos now) {
         if (!frozen && since != Nanos::never()) span += now - std::exchange(since, Nanos::never());
         report.stats.run_time += span;
     }
-    if (report.id.seq % 3 == 0) {
+    if (report.id.seq % 3 == 0 && !gives_orders_) {
         const auto ms = static_cast<uint64_t>(now.ns / 1'000'000);
         report.files.edit().served = true;
         report.files.edit().out_bytes = 7 * ms;
@@ -68,6 +82,12 @@ void Book::hears(JobReport report, Nanos now) {
         failure = "the market refuses a report: " + heard.error().message;
 }
 
+void Book::hears(const NodeName& node, const ToMarket& message, Nanos now) {
+    if (!connected_.contains(node)) return;
+    const Status heard = market_->report(node, message, now);
+    if (!heard && failure.empty()) failure = "the market refuses: " + heard.error().message;
+}
+
 void Book::is_told(const NodeName& liar, const ToMarket& message, Nanos now) {
     if (!connected_.contains(liar)) return;
     if (const auto* r = std::get_if<JobReport>(&message))
@@ -75,7 +95,7 @@ void Book::is_told(const NodeName& liar, const ToMarket& message, Nanos now) {
             market_->recall(known->second);
     if (market_->report(liar, message, now)) return;
     lost(liar, now);
-    connected(liar, now);
+    connected(liar, usual_offer(liar), now);
 }
 
 void Book::is_told(const NodeName& liar, const UseReport& use, Nanos now) {
@@ -94,6 +114,7 @@ void Book::store(const StoreOp& op) {
     if (const auto* meta = std::get_if<MetaRecord>(&op)) put("meta", "market", wire::pack(*meta));
     if (const auto* receipt = std::get_if<Receipt>(&op)) {
         if (bug_ == Bug::skip_receipt && rng_.chance(0.1)) return;
+        if (bug_ == Bug::no_broken && receipt->kind == Receipt::Kind::broken) return;
         put("receipt", std::to_string(receipt->seq), receipt_text(*receipt));
     }
 }
@@ -108,6 +129,7 @@ void Book::became_durable(const RecordName& name, const std::string& value) {
         const JobId id = job.report.id;
         jobs_[id] = std::move(job);
         stored_now_.push_back(id);
+        if (on_stored) on_stored(jobs_[id]);
     }
     if (name.first == "node") nodes_[name.second] = read(wire::unpack<NodeRecord>(value));
     if (name.first == "account") {
@@ -118,6 +140,8 @@ void Book::became_durable(const RecordName& name, const std::string& value) {
     if (name.first == "receipt") {
         const auto receipt = read(parse_receipt(value));
         stored_now_.push_back(receipt.job);
+        if (on_receipt) on_receipt(receipt);
+        if (receipt.kind == Receipt::Kind::broken) return;  // no part of what the job has cost
         if (!receipt.moves() && failure.empty() &&
             (receipt.uid == liars_uid) != (receipt.job.seq >= lied_jobs))
             failure = receipt.job.text() + " is paid by user " + std::to_string(receipt.uid);
@@ -128,7 +152,20 @@ void Book::became_durable(const RecordName& name, const std::string& value) {
     }
 }
 
-Nanos Book::step(Nanos now, const std::function<void(const NodeName&, const JobNote&)>& say) {
+// Its orders leave with their tickets, as marketd has it.
+void Book::leaves(const market::Send& s, const Say& say) {
+    FromMarket message = s.message;
+    auto* const order = std::get_if<Order>(&message);
+    if (!std::holds_alternative<JobNote>(message) && !(order && gives_orders_)) return;
+    const Job* const job = order ? market_->find(order->id) : nullptr;
+    if (const auto ticket = job ? Orders::ticket(*job, *order) : std::nullopt) {
+        order->ticket = std::to_string(ticket->number);
+        on_ticket(*ticket);
+    }
+    journal_->then([say, node = s.node, message = std::move(message)] { say(node, message); });
+}
+
+Nanos Book::step(Nanos now, const Say& say) {
     Outputs out;
     stored_now_.clear();
     market_->solve(now, out);
@@ -136,9 +173,9 @@ Nanos Book::step(Nanos now, const std::function<void(const NodeName&, const JobN
     const bool torn = bug_ == Bug::torn_commit && rng_.chance(0.05);
     for (const StoreOp& op : out.store)
         if (!torn || !std::holds_alternative<Receipt>(op)) store(op);
-    for (const Send& s : out.send)
-        if (const auto* note = std::get_if<JobNote>(&s.message))
-            journal_->then([say, node = s.node, note = *note] { say(node, note); });
+    for (const StoreOp& op : out.store)
+        if (const auto* job = std::get_if<JobRecord>(&op); job && on_decided) on_decided(*job);
+    for (const Send& s : out.send) leaves(s, say);
     const Journal::Flushed flushed = journal_->flush(now);
     if (torn) restart(now);
     // Checks the records that this step has stored. Checking all records is slow where there are

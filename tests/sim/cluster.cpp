@@ -20,6 +20,7 @@ Book::Bug bug_of(Mutation m) {
         case Mutation::skip_receipt: return Book::Bug::skip_receipt;
         case Mutation::torn_ledger_commit: return Book::Bug::torn_commit;
         case Mutation::bill_frozen_time: return Book::Bug::bill_frozen_time;
+        case Mutation::broken_unsaid: return Book::Bug::no_broken;
         default: return Book::Bug::none;
     }
 }
@@ -31,7 +32,8 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
       size_(size),
       allowed_(std::move(faults)),
       rng_(seed),
-      book_(seed, bug_of(mutation)),
+      book_(seed, bug_of(mutation), size.booked),
+      bookings_(seed ^ 0x626f6f6b6564),
       hostile_(seed ^ 0x7469636b6574),
       owners_(seed ^ 0x6f776e6572),
       wishes_(seed ^ 0x6d656d6f7279),
@@ -73,6 +75,7 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     promise_.free_cpu = owner_ms(1, 200);
     promise_.free_memory = owners_.chance(0.2) ? Nanos{} : owner_ms(1'000, 60'000);
     promise_.empty = owners_.chance(0.2) ? Nanos{} : owner_ms(5'000, 90'000);
+    if (size_.booked) open_book();
     ranks_fail_ = fail_chance_ > 0;
     // Charges of honest jobs are looked at only if nothing else is lost (check_charges).
     if (!liars_.empty() && lies_.chance(0.4)) {
@@ -121,6 +124,7 @@ void Cluster::submit_job() {
     // up to some minutes
     if (rng_.chance(0.3)) s.terms.budget = Money{rng_.between(1'000, 2'000'000)};
     if (size_.components > 0) return submit_gang(n, std::move(s));
+    if (size_.booked) ask_for_place(s);
     home_step(n, [&](Home& h, home::Outputs& out) {
         const auto id = h.submit(s, now_, out);
         MUST(id.has_value());
@@ -132,6 +136,7 @@ void Cluster::submit_job() {
         t.cannot_dump = rng_.chance(undumpable_);
         t.work = rng_.chance(0.2) ? rng_.between(0, 50'000'000)
                                   : rng_.between(1'000'000'000, 120'000'000'000);
+        if (s.terms.booking->holds) t.work = Nanos::from_s(1'000'000).ns;
         ++counts_.jobs;
     });
 }
@@ -196,6 +201,7 @@ bool Cluster::nobody_has(const std::vector<NodeName>& lacking) const {
 // The operator tells every home that hears him.
 void Cluster::operator_says_lost(const NodeName& lost) {
     say("the operator says that ", lost, " is lost");
+    if (size_.booked) book_.is_lost(lost);
     for (const NodeName& name : names_) {
         Node& n = node(name);
         if (!n.up || !n.market_up || name == lost) continue;
@@ -255,6 +261,7 @@ void Cluster::random_fault() {
 
 void Cluster::disconnect_market(Node& n) {
     if (n.market_up) book_.lost(n.name, now_);
+    if (n.market_up && size_.booked) booked_.offers(n.name, nullptr, now_);
     n.market_up = false;
     ++n.market_gen;
     if (n.up) home_step(n, [](Home& h, home::Outputs&) { h.market_down(); });
@@ -264,6 +271,7 @@ void Cluster::market_restarts() {
     if (break_chance_ <= 0) return;  // it costs every home its connection
     say("the market restarts");
     book_.restart(now_);
+    booked_.restarted();
     for (const NodeName& name : names_) {
         Node& n = node(name);
         if (!n.up) continue;
@@ -277,16 +285,10 @@ void Cluster::market_restarts() {
 // The real market's turn, and what it tells the homes.
 void Cluster::book_step() {
     book_.disk_is_full(now_ < book_full_until_);
-    const Nanos next = book_.step(now_, [this](const NodeName& name, const JobNote& note) {
-        Node& n = node(name);
-        if (!n.market_up || note.settled) return;  // the toy market's word
-        n.last_from_market = std::max(n.last_from_market + Nanos{1}, now_ + ms(0, 5));
-        after(n.last_from_market - now_, [this, note, name, gen = n.market_gen] {
-            Node& on = node(name);
-            if (!on.up || on.market_gen != gen) return;
-            home_step(on, [&](Home& h, home::Outputs& out) { h.note(note, now_, out); });
-        });
+    const Nanos next = book_.step(now_, [this](const NodeName& name, const FromMarket& message) {
+        market_says(name, message);
     });
+    see_places();
     check_charges();
     if (world_.failure.empty()) world_.failure = book_.failure;
     if (next == Nanos::never() || (book_at_ > now_ && book_at_ <= next)) return;
@@ -330,8 +332,7 @@ void Cluster::check_charge(const JobId& id, const MarketJob& job) {
 }
 
 void Cluster::connect_market(Node& n) {
-    book_.lost(n.name, now_);
-    book_.connected(n.name, now_);
+    connect_book(n);
     n.market_up = true;
     ++n.market_gen;
     n.last_from_market = n.last_to_market = now_;
@@ -348,8 +349,9 @@ void Cluster::market_hears(const JobReport& report) {
     MarketJob& job = known->second;
     job.report = report;
     book_.hears(report, now_);
+    if (size_.booked) booked_.heard(report, now_);
     book_step();
-    if (report.phase != JobPhase::finished || job.settled) return;
+    if (report.phase != JobPhase::finished || job.settled || size_.booked) return;
     Node& n = node(report.id.home);
     if (!n.market_up) return;
     after(ms(1, 50), [this, id = report.id, gen = n.market_gen] {
@@ -500,6 +502,7 @@ std::string Cluster::what_is_left() {
     return left;
 }
 
+// Long: one stretch of a run after the other.
 std::string Cluster::run() {
     for (const NodeName& name : names_) boot(node(name));
     const int64_t few = rng_.between(1, 8), jobs = size_.jobs > 0 ? size_.jobs : few;
@@ -514,7 +517,8 @@ std::string Cluster::run() {
     for (Nanos t = Nanos::from_s(1); !liars_.empty() && t < fault_time;
          t += Nanos::from_ms(lies_.between(10, 1000)))
         after(t, [this] { lie(); });
-    for (Nanos t = Nanos::from_ms(10); t < fault_time; t += Nanos{rng_.between(1, 2 * pace.ns)})
+    for (Nanos t = Nanos::from_ms(10); !size_.booked && t < fault_time;
+         t += Nanos{rng_.between(1, 2 * pace.ns)})
         after(t, [this] { market_orders(); });
     for (Nanos t = Nanos::from_s(1); t < fault_time; t += ms(10, 4000)) {
         after(t, [this] {
@@ -535,12 +539,15 @@ std::string Cluster::run() {
     for (const NodeName& name : names_) {
         Node& n = node(name);
         provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
+        if (size_.booked) owner_lends_all(n);
         if (n.up && !n.market_up) connect_market(n);
         n.full_until = {};
     }
     if (owners_.chance(0.5) && !owners_take_all_back()) return world_.failure;
     const Nanos back = now_;
-    for (Nanos t = Nanos::from_s(5); t < heal_time; t += Nanos::from_s(5)) {
+    if (size_.booked) submit_quiet_jobs();
+    const Nanos heals{heal_time.ns * (size_.booked ? 3 : 1)};
+    for (Nanos t = Nanos::from_s(5); t < heals; t += Nanos::from_s(5)) {
         if (!run_until(back + t)) return world_.failure;
         owners_are_gone();
         for (const NodeName& name : names_) {
@@ -549,11 +556,17 @@ std::string Cluster::run() {
                 provider_step(
                     n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
             lift_budgets(n);
+            if (size_.booked) owner_lends_all(n);
             if (n.for_good) operator_says_lost(name);
         }
-        if (t > Nanos::from_s(150) && all_finished() && what_is_left().empty()) break;
-        market_heal();
+        const Nanos least = Nanos::from_s(size_.booked ? 250 : 150);
+        if (t > least && all_finished() && what_is_left().empty()) break;
+        if (!size_.booked) market_heal();
+        for (const NodeName& name : names_)
+            if (size_.booked && t > least) wants_end(node(name));
     }
+    if (size_.booked) judge_promises();
+    if (!world_.failure.empty()) return world_.failure;
     const std::string left = what_is_left();
     for (const auto& [id, job] : market_) {
         counts_.moves += job.report.stats.migrations;

@@ -14,7 +14,9 @@
 //            the disk may be full for some time
 //   effects  take time, fail in each phase, end half-done with the daemon; PID 1 or a job may end
 //   market   orders at random (run anywhere, suspend, now and then abort), lost with its
-//            connection; the real one keeps the books (book.hpp)
+//            connection; the real one keeps the books (book.hpp). With --booked there is no toy:
+//            the real one gives the orders, and jobs ask for places for later, for limits of
+//            their run time and for promised deadlines (booked.cpp, booked_watch.hpp)
 //   owners   come and go, lend a share, and were promised when all is theirs again (promise.hpp);
 //            what leaves while they are there goes at the rate of the seed (leave_watch.hpp); in
 //            half of the runs all take their nodes back at the end: images go to their homes
@@ -45,6 +47,7 @@
 #include "kernel/base/rate_limit.hpp"
 #include "kernel/base/rng.hpp"
 #include "tests/sim/book.hpp"
+#include "tests/sim/booked_watch.hpp"
 #include "tests/sim/disk.hpp"
 #include "tests/sim/leave_watch.hpp"
 #include "tests/sim/mutation.hpp"
@@ -83,6 +86,7 @@ struct ClusterSize {  // 0: as the seed has it, a handful
     int64_t nodes = 0, jobs = 0;
     int64_t components = 0;  // of each job; 0: it is a job of its own
     int64_t liars = 0;       // so many of the nodes lie
+    bool booked = false;     // the real market gives the orders
 };
 
 class Cluster {
@@ -111,6 +115,8 @@ class Cluster {
         uint64_t in_time = 0, explained = 0;  // see LeaveWatch::Counts
         uint64_t evacuated = 0;               // images that came home
         uint64_t lies = 0;
+        uint64_t limited = 0;  // jobs that were ended by their limits or with their places
+        BookedWatch::Counts booked;
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0,
                  failed_moves = 0, jobs = 0, ended = 0, cancelled = 0, lost = 0;
     };
@@ -118,6 +124,7 @@ class Cluster {
         Counts all = counts_;
         all.in_time = leave_watch_.counts().in_time;
         all.explained = leave_watch_.counts().explained;
+        all.booked = booked_.counts();
         return all;
     }
     Nanos now() const { return now_; }
@@ -278,6 +285,24 @@ class Cluster {
     std::string what_is_left();
     bool all_finished();
 
+    // booked.cpp: the real market gives the orders
+    void open_book();
+    void ask_for_place(Submission& s);
+    void submit_quiet_jobs();
+    void wants_end(Node& n);
+    void owner_lends_all(Node& n);
+    void connect_book(Node& n);
+    void market_leaves(Node& n, const ToMarket& message);
+    void offer_changes(Node& n, const ProviderReport& offer);
+    void market_says(const NodeName& name, const FromMarket& message);
+    void order_comes(Node& n, const Order& order);
+    void ends_by_limit(const HomeJob& job);
+    void see_places();
+    void look_at_place(const JobId& id);
+    std::string excuse(const JobId& id, const market::Contract& place);
+    Nanos calm_since() const;
+    void judge_promises();
+
     // hostile.cpp: tickets, and who misuses them
     void give_ticket(Order& order);
     void give_ticket(Order& order, const NodeName& source);
@@ -363,7 +388,6 @@ class Cluster {
     void persist_guest(Node& n, guest::Output& o);
     void say_home(Node& n, const home::Output& o);
     void command_leaves(Node& n, const Peer& peer, const GuestCommand& command);
-    void report_leaves(Node& n, const JobReport& report);
     void say_guest(Node& n, const guest::ToHome& m);
     // journal.cpp: what a step persists, and what it lets go
     void open_journal(Node& n);
@@ -472,6 +496,11 @@ class Cluster {
     Home::Limits limits_;
     World world_;
     Book book_;
+    BookedWatch booked_;
+    std::vector<std::pair<JobId, Nanos>> to_look_at_;  // places that were stored in this step
+    bool calm_ = false;  // nothing fails in this run, but owners come and go
+    Rng bookings_;
+    std::unique_ptr<NodeTrace> book_trace_;
     Nanos book_at_ = Nanos::never(), book_full_until_;
     std::map<NodeName, Node> nodes_;
     std::vector<Node*> changed_;       // those that check_owners has to look at

@@ -54,7 +54,10 @@ const char* mutation_name(Mutation m) {
                                         "memory_not_wanted",
                                         "cut_does_not_hold",
                                         "anybody_commands",
-                                        "heard_from_anybody"};
+                                        "heard_from_anybody",
+                                        "place_forgotten",
+                                        "broken_unsaid",
+                                        "sold_twice"};
     return names[static_cast<size_t>(m)];
 }
 

@@ -58,6 +58,9 @@ enum class Mutation : uint8_t {
     cut_does_not_hold,     // what is dumped with its gang goes on before its home has decided
     anybody_commands,      // a guest takes a liar for the home of which he speaks
     heard_from_anybody,    // a home takes a liar for the node of which he speaks
+    place_forgotten,       // orders of jobs that booked a place do not leave when it begins
+    broken_unsaid,         // no receipt says that a promised deadline was missed
+    sold_twice,            // the market is told of twice the CPUs
     count_
 };
 const char* mutation_name(Mutation m);

@@ -40,9 +40,10 @@ void Cluster::boot(Node& n) {
     std::optional<ProviderRecord> kept;
     if (const auto row = n.disk.rows.find({"provider", "record"}); row != n.disk.rows.end())
         kept = wire::unpack<ProviderRecord>(row->second).value();
-    auto made =
-        Provider::create(n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}},
-                         ProviderRecord{}, kept);
+    ProviderRecord file;
+    if (size_.booked) file.cpus = 4, file.memory_mb = 8000;
+    auto made = Provider::create(
+        n.name, Hardware{4, 8000, {"x86_64", "6.18", "4.2", 4096, "fpu sse2"}}, file, kept);
     MUST(made.has_value());
     n.provider.emplace(std::move(*made));
     if (tracing_) {
@@ -196,6 +197,7 @@ void Cluster::persist_home(Node& n, home::Output& o) {
             return;
         HomeJob& job = p->job;
         if (mutation_ == Mutation::forget_checkpoint) job.checkpoint = {};
+        if (size_.booked) ends_by_limit(job);
         if (job.phase == JobPhase::finished) check_checkpoint(n, job);
         counts_.checkpoints += job.checkpoint.epoch.n > 0 && job.checkpoint.epoch == job.last_epoch;
         if (mutation_ == Mutation::reuse_epoch && job.last_epoch.n > 1 &&
@@ -254,6 +256,7 @@ void Cluster::check_end(const HomeJob& job) {
 void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)>& step) {
     if (!n.up || !world_.failure.empty()) return;
     home::Outputs out;
+    if (size_.booked) n.home->set_unix_time(now_);
     step(*n.home, out);
     leases_are_over(n);
     n.home->free_memory(free_memory());
@@ -309,8 +312,8 @@ void Cluster::say_home(Node& n, const home::Output& o) {
     const auto* refused = m ? std::get_if<OrderFailed>(&m->message) : nullptr;
     if (refused && !nodes_.contains(refused->node))
         world_.fail(refused->id, "an order failed and no node is named");
-    if (m && n.market_up)
-        if (const auto* report = std::get_if<JobReport>(&m->message)) report_leaves(n, *report);
+    const bool heard = m && (size_.booked || std::holds_alternative<JobReport>(m->message));
+    if (heard && n.market_up) market_leaves(n, m->message);
 }
 
 void Cluster::command_leaves(Node& n, const Peer& peer, const GuestCommand& command) {
@@ -323,12 +326,17 @@ void Cluster::command_leaves(Node& n, const Peer& peer, const GuestCommand& comm
     });
 }
 
-void Cluster::report_leaves(Node& n, const JobReport& report) {
-    let_go(n, [this, &n, report, gen = n.market_gen] {
+void Cluster::market_leaves(Node& n, const ToMarket& message) {
+    let_go(n, [this, &n, message, gen = n.market_gen] {
         if (n.market_gen != gen) return;
         n.last_to_market = std::max(n.last_to_market + Nanos{1}, now_ + ms(0, 5));
-        after(n.last_to_market - now_, [this, name = n.name, gen, report] {
-            if (node(name).market_gen == gen) market_hears(report);
+        after(n.last_to_market - now_, [this, name = n.name, gen, message] {
+            if (node(name).market_gen != gen) return;
+            if (const auto* report = std::get_if<JobReport>(&message)) return market_hears(*report);
+            book_.hears(name, message, now_);
+            if (const auto* offer = std::get_if<ProviderReport>(&message))
+                booked_.offers(name, offer, now_);
+            book_step();
         });
     });
 }

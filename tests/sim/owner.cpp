@@ -410,6 +410,7 @@ void Cluster::provider_step(Node& n,
         if (const auto* p = std::get_if<provider::Persist>(&o)) {
             n.journal->put("provider", "record", wire::pack(p->record), Durable::now);
         }
+        if (const auto* r = std::get_if<provider::Report>(&o)) offer_changes(n, r->report);
         if (const auto* a = std::get_if<provider::Accepting>(&o))
             guest_step(n, [&](Guest& g, guest::Outputs& to) {
                 g.set_accepting(a->accepting, a->why, to);

@@ -117,11 +117,35 @@ static bool needs_a_liar(uint8_t m) {
            m == static_cast<uint8_t>(Mutation::heard_from_anybody);
 }
 
+static bool needs_bookings(uint8_t m) {
+    return m >= static_cast<uint8_t>(Mutation::place_forgotten) &&
+           m <= static_cast<uint8_t>(Mutation::sold_twice);
+}
+
+// The real market gives the orders: see BookedWatch.
+START_TEST(what_is_sold_ahead_and_promised_is_kept) {
+    const uint64_t first = from_env("SOUK_SIM_FROM", 1), seeds = from_env("SOUK_SIM_SEEDS", 300);
+    BookedWatch::Counts sum;
+    for (uint64_t seed = first; seed < first + seeds; ++seed) {
+        Cluster cluster(seed, Mutation::none, false, {.booked = true});
+        const std::string failure = cluster.run();
+        ck_assert_msg(failure.empty(), "seed %lu: %s", static_cast<unsigned long>(seed),
+                      failure.c_str());
+        sum.add(cluster.counts().booked);
+    }
+    ck_assert_uint_gt(sum.sold, 2 * seeds);
+    ck_assert_uint_gt(sum.begun, seeds / 2);
+    ck_assert_uint_gt(sum.kept, seeds / 2);
+    ck_assert_uint_gt(sum.broken, seeds / 10);
+}
+END_TEST
+
 START_TEST(every_deliberate_bug_is_found) {
     for (uint8_t m = 1; m < static_cast<uint8_t>(Mutation::count_); ++m) {
         std::string failure;
         uint64_t seed = 1;
-        const ClusterSize size{0, 0, needs_gangs(m) ? 3 : 0, needs_a_liar(m) ? 1 : 0};
+        const ClusterSize size{0, 0, needs_gangs(m) ? 3 : 0, needs_a_liar(m) ? 1 : 0,
+                               needs_bookings(m)};
         for (; seed <= 2000 && failure.empty(); ++seed)
             failure = Cluster(seed, static_cast<Mutation>(m), false, size).run();
         if (std::getenv("SOUK_SIM_SEEDS"))
@@ -134,5 +158,5 @@ END_TEST
 
 UNIT_SUITE_LONG(sim_agents, 3600, no_fault_loses_or_doubles_a_job,
                 all_components_run_or_none_and_nobody_is_held_for_ever, seeds_that_failed_once_pass,
-                no_lie_loses_or_doubles_a_job_of_others, a_large_cluster_comes_to_rest,
-                every_deliberate_bug_is_found);
+                no_lie_loses_or_doubles_a_job_of_others, what_is_sold_ahead_and_promised_is_kept,
+                a_large_cluster_comes_to_rest, every_deliberate_bug_is_found);

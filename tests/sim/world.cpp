@@ -118,7 +118,10 @@ void World::whole(const At& at, Nanos now) {
     if (!c || !c->pages_in || !std::exchange(c->filling, false)) return;
     Truth& t = truths[at.second.id];
     t.frontier = std::max(t.frontier, progress(*c, now));
-    if (c->exited && !c->job && c->by_itself) t.ended = c->status;
+    if (c->exited && !c->job && c->by_itself) {
+        t.ended = c->status;
+        t.ended_at = now;
+    }
 }
 
 void World::release(const At& at, Nanos now) {
@@ -135,7 +138,10 @@ void World::exit(const At& at, int32_t status, Nanos now) {
     c.by_itself = true;
     // The end of a stale copy, from which its job went back, is not the job's own.
     Truth& t = truths[at.second.id];
-    if (!c.filling && c.base == t.frontier) t.ended = status;
+    if (!c.filling && c.base == t.frontier) {
+        t.ended = status;
+        t.ended_at = now;
+    }
 }
 
 void World::kill_job(const At& at, Nanos now) {

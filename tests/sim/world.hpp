@@ -88,6 +88,7 @@ struct Truth {
     int64_t work = 0;              // progress at which it ends by itself
     int64_t frontier = 0;          // the farthest that it ever came
     std::optional<int32_t> ended;  // its own end
+    Nanos ended_at;                // that was then
 };
 
 // Capsules, or images: a map by node, and which of them are of one job. `changed` has the nodes of

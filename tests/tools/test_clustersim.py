@@ -29,6 +29,15 @@ def test_its_speed_is_told_as_json():
             done["times_real_time"])
 
 
+def test_the_real_market_gives_the_orders_if_it_is_asked_to():
+    done = json.loads(clustersim("--booked", "--seeds", "20", "--json").stdout)
+    assert done["seeds"] == 20 and done["failed"] == 0
+    assert done["places_sold"] > 20 and done["places_begun"] > 0 and done["promises_kept"] > 0
+    found = clustersim("--booked", "--seeds", "40", "--bug", "place_forgotten")
+    assert found.returncode == 1
+    assert re.search(r"^seed \d+: job \S+: was sold a place on n\d ", found.stdout, re.M)
+
+
 def test_a_seed_that_fails_is_shown_with_few_of_its_faults_and_always_the_same():
     first, second = (clustersim("--seeds", "40", "--bug", "reuse_epoch").stdout for _ in range(2))
     shown = re.findall(r"^seed (\d+) fails, also with (\d+) of its (\d+) faults:$", first, re.M)
@@ -59,7 +68,8 @@ def test_one_seed_is_told_step_by_step():
 
 def test_wrong_usage_is_said_in_a_line():
     for arguments in (["--trace"], ["--seed", "1", "--seeds", "2"], ["--seeds", "0"],
-                      ["--bug", "none_such"], ["--nodes", "1"], ["--fly"]):
+                      ["--bug", "none_such"], ["--nodes", "1"], ["--fly"],
+                      ["--booked", "--liars", "1"]):
         done = clustersim(*arguments)
         assert (done.returncode == 2 and done.stdout == "" and
                 done.stderr.count("\n") == 1), done.stderr

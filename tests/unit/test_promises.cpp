@@ -333,6 +333,28 @@ START_TEST(a_promise_outlives_the_market_and_one_that_is_cancelled_is_none) {
 }
 END_TEST
 
+// Its user has not ended it, although that is before its deadline.
+START_TEST(a_promised_job_that_is_lost_where_it_runs_is_no_withdrawn_promise) {
+    Promising p;
+    p.w.add_node("n1", 100, 1);
+    p.w.add_node("n2", 80, 1);
+    p.w.run_for(s(2));
+    for (const CauseCode why : {CauseCode::killed, CauseCode::given_up_node}) {
+        const JobId id = p.submit("n2", 20, s(400), s(100), s(100));
+        p.run_for(s(20));
+        ck_assert_text(p.where(id), "n1");
+        p.w.jobs[id].report.why = souk::Cause(why, "it is lost");
+        p.w.jobs[id].report.wait_status = 9;
+        p.w.end(p.w.jobs[id]);
+        p.run_for(s(2));
+        ck_assert(p.promised(id).end == PromiseEnd::owner_left);
+        const auto receipts = p.broken(id);
+        ck_assert_uint_eq(receipts.size(), 1);
+        ck_assert_text(receipts[0].note, "deadline missed: owner_left");
+    }
+}
+END_TEST
+
 START_TEST(what_a_program_took_is_learned_with_a_band) {
     RunTimes learned;
     JobRecord r;
@@ -513,5 +535,6 @@ UNIT_SUITE(promises, a_promised_job_has_its_place_from_the_latest_safe_start_wha
            the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others,
            who_needs_longer_than_he_said_has_missed_it_himself,
            a_promise_outlives_the_market_and_one_that_is_cancelled_is_none,
+           a_promised_job_that_is_lost_where_it_runs_is_no_withdrawn_promise,
            what_a_program_took_is_learned_with_a_band,
            random_promises_are_kept_or_their_break_is_in_the_ledger_with_its_cause);

@@ -87,6 +87,7 @@ int tell(uint64_t seed, Mutation mutation, ClusterSize size) {
     return r.failure.empty() ? 0 : 1;
 }
 
+// Long: it adds up and prints each figure.
 int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size, bool json) {
     Cluster::Counts sum;
     double virtual_s = 0;
@@ -105,6 +106,8 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         sum.paced += c.paced, sum.hurried += c.hurried, sum.in_time += c.in_time,
             sum.explained += c.explained;
         sum.lies += c.lies;
+        sum.limited += c.limited;
+        sum.booked.add(c.booked);
         sum.jobs += c.jobs, sum.ended += c.ended, sum.cancelled += c.cancelled, sum.lost += c.lost;
         if (r.failure.empty()) continue;
         ++failed;
@@ -126,6 +129,10 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         w.field("evacuated", sum.evacuated).field("memory_wanted", sum.memory_wanted);
         w.field("paced", sum.paced).field("hurried", sum.hurried);
         w.field("in_time", sum.in_time).field("explained", sum.explained);
+        w.field("places_sold", sum.booked.sold).field("places_begun", sum.booked.begun);
+        w.field("places_excused", sum.booked.excused).field("limited", sum.limited);
+        w.field("promises_kept", sum.booked.kept).field("promises_broken", sum.booked.broken);
+        w.field("promises_given_up", sum.booked.given_up);
         w.field("events_per_s", static_cast<double>(sum.events) / cpu).end_object();
         std::printf("%s\n", w.take().c_str());
         return failed > 0 ? 1 : 0;
@@ -140,12 +147,20 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         "stopped for them, %lu returns missed a promise and said so; %lu images came home; the "
         "memory "
         "of %lu that stood was wanted; %lu pieces left at the owner's rate and %lu faster, to be "
-        "in time; %lu were gone in time and %lu late by a fault; %lu lies\n",
+        "in time; %lu were gone in time and %lu late by a fault; %lu lies",
         n(done), n(failed), virtual_s / 3600, cpu, virtual_s / cpu, n(sum.events), n(sum.faults),
         n(sum.crashes), n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes),
         n(sum.thaws), n(sum.jobs), n(sum.ended), n(sum.cancelled), n(sum.lost), n(sum.returns),
         n(sum.pauses), n(sum.missed), n(sum.evacuated), n(sum.memory_wanted), n(sum.paced),
         n(sum.hurried), n(sum.in_time), n(sum.explained), n(sum.lies));
+    const BookedWatch::Counts& b = sum.booked;
+    if (size.booked)
+        std::printf(
+            "; %lu places were sold, %lu began in time and %lu did not, for a reason; of promised "
+            "deadlines %lu were kept, %lu broken and %lu given up; %lu jobs reached their limits",
+            n(b.sold), n(b.begun), n(b.excused), n(b.kept), n(b.broken), n(b.given_up),
+            n(sum.limited));
+    std::printf("\n");
     return failed > 0 ? 1 : 0;
 }
 
@@ -174,6 +189,10 @@ int run_main(int argc, char** argv) {
                    "of each job, which start together (default: it is a job of its own)"),
             option(0, "liars", size.liars, tools::whole(1, 100),
                    "of its nodes lie to homes, guests and the market (default: none)"),
+            {0, "booked", nullptr,
+             "the real market gives the orders, and jobs ask for places for later and for "
+             "deadlines that are promised",
+             tools::set_flag(size.booked)},
             option(0, "bug", bug, tools::any_text(),
                    "a deliberate bug, by name: it should be found"),
             {0, "json", nullptr, "the last line as JSON", tools::set_flag(json)},
@@ -184,6 +203,8 @@ int run_main(int argc, char** argv) {
     if (seed && (seeds || from))
         return complain_usage(line.tool, "--seed excludes --seeds and --from");
     if (trace && !seed) return complain_usage(line.tool, "--trace needs --seed");
+    if (size.booked && (size.components > 0 || size.liars > 0))
+        return complain_usage(line.tool, "--booked excludes --components and --liars");
     if (fault_rows) return std::fputs(fault_table().c_str(), stdout) < 0 ? 1 : 0;
     uint8_t mutation = 0;
     std::string known;
