@@ -225,7 +225,7 @@ class Market {
     Status site_order(const std::string& site, const Order& order, Nanos now);
     void site_note(const std::string& site, const SiteNote& note, Nanos now);
     // That site reports a job of its own. Errors, which it is told: the job does not come.
-    Status site_job(const SiteGuests::Site& site, const JobReport& report, Nanos now);
+    Status site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos now);
     Status site_failed(const std::string& site, const OrderFailed& failed, Nanos now);
     // The market of that site is connected, or is not any more.
     void site_up(const std::string& site, Nanos now);
@@ -319,6 +319,7 @@ class Market {
     std::string audit() const;
 
   private:
+    Result<Quote> quote_for_site(const JobTerms& terms, Nanos now) const;
     Quote::Promise promise_of(const QuoteRequest& request, Nanos now) const;
     Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     void touch_files_served();

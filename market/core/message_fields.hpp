@@ -251,7 +251,9 @@ SOUK_FIELDS(SiteOffer, field("number", &SiteOffer::number), field("why", &SiteOf
             field("starts_in", &SiteOffer::starts_in, rule::span),
             field("held_for", &SiteOffer::held_for, rule::span));
 
-SOUK_FIELDS(SiteJob, field("report", &SiteJob::report, rule::required));
+SOUK_FIELDS(SiteJob, field("report", &SiteJob::report, rule::required),
+            field("to", &SiteJob::to, rule::node_or_none),
+            field("address", &SiteJob::address, rule::address));
 
 SOUK_FIELDS(SiteFailed, field("failed", &SiteFailed::failed, rule::required));
 

@@ -47,6 +47,7 @@ class GangRoom {
 
 void Placement::issue(Job& job, Order::Kind kind, const NodeName& node, const Reason& reason,
                       Nanos now, Outputs& out, bool stand) {
+    lent_.take_back(job, {});
     Order order = orders_.make(job, kind, node, reason.text());
     order.stand = stand;
     job.order_reason = reason;
@@ -112,13 +113,7 @@ bool Placement::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     if (Orders::in_transit(job)) return true;
-    if (is_lent(job)) {
-        if (job.phase() != JobPhase::running || !lent_.must_stop(job)) return true;
-        lent_.recall(job);
-        if (!job.failed->stuck.active)
-            issue(job, Order::Kind::suspend, {}, explain_.reason(job), now, out);
-        return true;
-    }
+    if (is_lent(job)) return lent_.settle(job) || place_lent(job, now, out);
     if (job.record.unbacked) {
         const bool ask = job.phase() == JobPhase::running && job.called_back_at == Nanos::never();
         if (ask && !job.failed->stuck.active && !settling_.is_on())
@@ -148,6 +143,26 @@ bool Placement::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     return place_at(job, *target, now, out);
+}
+
+// Another site has it: it is stopped there, or moves back by hand when its place here is clear.
+bool Placement::place_lent(Job& job, Nanos now, Outputs& out) {
+    if (job.phase() != JobPhase::running) return true;
+    if (lent_.must_stop(job)) {
+        lent_.recall(job);
+        if (!job.failed->stuck.active)
+            issue(job, Order::Kind::suspend, {}, explain_.reason(job), now, out);
+        return true;
+    }
+    const NodeName* const back = lent_.comes_back(job);
+    const Node* const to = back ? book_.find_node(*back) : nullptr;
+    if (!to || !places_.may_run_at(job, *to)) return true;
+    if (!places_.fits(job, *to)) {
+        wants_room_.push_back(&job);
+        return false;
+    }
+    lent_.has_place(job);
+    return true;
 }
 
 bool Placement::place_at(Job& job, const Node& target, Nanos now, Outputs& out) {

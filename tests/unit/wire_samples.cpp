@@ -282,7 +282,7 @@ END SAMPLE(SiteOffer) return {d.counter(),
                               {d.up_to(INT64_MAX / 10)},
                               {d.up_to(INT64_MAX / 10)}};
 END SAMPLE(PeerSites) return {d.line(255), d.places()};
-END SAMPLE(SiteJob) SiteJob v{sample<JobReport>(r)};
+END SAMPLE(SiteJob) SiteJob v{sample<JobReport>(r), d.node_or_none(), d.address()};
 return v;
 END SAMPLE(SiteFailed) SiteFailed v{sample<OrderFailed>(r)};
 return v;
