@@ -40,14 +40,16 @@ bool LentJobs::may_go(const Job& job, const std::string& site) {
 
 Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
     const JobReport& r = job.record.report;
-    if (!may_go(job, site) || r.phase != JobPhase::waiting || job.record.order || !job.reported)
+    // An operator's wish names a place here.
+    if (!may_go(job, site) || r.phase != JobPhase::waiting || job.record.order || !job.reported ||
+        job.once)
         return fail("job " + job.id().text() + " does not go to site " + site + " now");
     Loan loan = *job.record.loan;
     loan.site = site;
     loan.over = loan.recalled = loan.asked = false;
     loan.seq = loan.its_seq = 0;
     loan.run = r.stats.run_time;
-    loan.price = {};
+    loan.priced = false;
     loan.been.push_back(site);
     job.record.loan = std::move(loan);
     waits_[job.id()] = now + wait_most;
@@ -65,9 +67,10 @@ void LentJobs::ask(Job& job, const std::string& site, const NodeName& node) {
     loan.asked = true;
     loan.over = loan.recalled = false;
     loan.seq = loan.its_seq = 0;
-    loan.price = {};
+    loan.priced = false;
     loan.been.push_back(site);
     job.record.loan = std::move(loan);
+    by_hand_[job.id()] = ByHand{};
     by_hand_[job.id()].node = node;
     due_.insert(job.id());
     book_.save(job);
@@ -88,6 +91,12 @@ const NodeName* LentJobs::comes_back(const Job& job) const {
     const auto it = by_hand_.find(job.id());
     const bool is = it != by_hand_.end() && is_lent(job) && job.once == it->second.node;
     return is ? &it->second.node : nullptr;
+}
+
+const Node* LentJobs::way_back(const Job& job) const {
+    const NodeName* const back = comes_back(job);
+    const Node* const from = back ? book_.find_node(job.record.report.where) : nullptr;
+    return from && from->connected ? book_.find_node(*back) : nullptr;
 }
 
 void LentJobs::has_place(const Job& job) {
@@ -137,6 +146,10 @@ Status LentJobs::may_order(const Job& job, const std::string& site, const Order&
         return fail(CauseCode::not_allowed, "the job is not given to site " + site);
     if (asked && (!runs || job.phase() != JobPhase::running))
         return fail(CauseCode::not_possible, "the job is not there yet");
+    if (const auto wish = by_hand_.find(job.id()); asked && wish != by_hand_.end() &&
+                                                   !wish->second.node.empty() &&
+                                                   wish->second.node != order.node)
+        return fail(CauseCode::not_allowed, "the job goes to " + wish->second.node);
     if (runs && must_stop(job))
         return fail(CauseCode::not_possible, "the job is stopped by its own site");
     const NodeName* const back = runs ? comes_back(job) : nullptr;
@@ -172,6 +185,11 @@ void LentJobs::pass(Job& job, const Order& order, Nanos now) {
     }
     // One that is asked for, or about, is given now. Any other of its orders to run leaves the
     // wish as it is, and a freeze ends it.
+    if (job.record.loan->asked) {  // only now it leaves the place where it was held
+        job.record.hold = Hold::none;
+        job.record.hold_node.clear();
+        job.once.reset();
+    }
     if (back || job.record.loan->asked)
         by_hand_.erase(job.id());
     else if (!runs && comes_back(job))
@@ -180,7 +198,8 @@ void LentJobs::pass(Job& job, const Order& order, Nanos now) {
     loan.seq = own.seq;
     loan.its_seq = order.seq;
     loan.asked = false;
-    loan.price = runs && !back ? own.price : Money{};
+    loan.priced = runs && !back;
+    loan.price = own.price;
     job.record.loan = std::move(loan);
     issue(job, std::move(own), now);
 }
@@ -241,7 +260,7 @@ void LentJobs::heard(Job& job, const std::string& site, const SiteNote& word, Na
     }
     const Money price = std::clamp(word.note.price, Money{}, job.record.report.terms.max_price);
     if (job.phase() == JobPhase::running && is_at(job.record.report.where, site) &&
-        price.micro > 0 && billing_.set_price(job, price, now))
+        billing_.set_price(job, price, now))
         notes_.of(job);
 }
 
@@ -257,9 +276,10 @@ void LentJobs::reported(Job& job, Nanos now) {
     if (r.phase == JobPhase::finished) return end(job);
     if (settle(job)) return;
     const bool runs = r.phase == JobPhase::running;
-    if (runs && !job.record.order && job.record.loan->price.micro > 0) {  // it has come
+    if (runs && !job.record.order && job.record.loan->priced) {  // it has come
         Loan loan = *job.record.loan;
-        const Money price = std::exchange(loan.price, {});
+        const Money price = loan.price;
+        loan.priced = false;
         job.record.loan = std::move(loan);
         if (billing_.set_price(job, price, now)) notes_.of(job);
         book_.save(job);
@@ -279,10 +299,11 @@ void LentJobs::failed(Job& job, const OrderFailed& failed) {
     its.seq = loan.its_seq;
     its.node = of_site(its.node).site == loan.site ? its.node : NodeName{};
     if (failures_.size() < 10'000) failures_.push_back({loan.site, std::move(its)});
-    if (loan.price.micro == 0) return;
+    if (!loan.priced) return;
     Loan none = loan;
-    none.price = {};
+    none.priced = false;
     job.record.loan = std::move(none);
+    book_.save(job);
 }
 
 void LentJobs::end(Job& job) {
@@ -293,10 +314,10 @@ void LentJobs::end(Job& job) {
     Loan loan = *job.record.loan;
     loan.over = true;
     loan.asked = false;
-    loan.price = {};
-    // One that has come back runs here since.
-    const bool runs = r.phase == JobPhase::running && r.stay_run.ns >= 0;
-    loan.run = runs ? std::min(r.stay_run, r.stats.run_time) : r.stats.run_time;
+    loan.priced = false;
+    // One that has come back may have run here since.
+    const bool here = r.stay_run.ns >= 0 && !r.where.empty() && !is_at(r.where, loan.site);
+    loan.run = here ? std::min(r.stay_run, r.stats.run_time) : r.stats.run_time;
     job.record.loan = std::move(loan);
     book_.save(job);
     if (job.phase() == JobPhase::finished) return;

@@ -67,6 +67,8 @@ class LentJobs {
     void call_back(const Job& job, const NodeName& node);
     // It is to move back and has no order yet: where.
     const NodeName* comes_back(const Job& job) const;
+    // The same while its other site is connected: else its place here is kept for nothing.
+    const Node* way_back(const Job& job) const;
     // Its place here is clear, so its order is asked for.
     void has_place(const Job& job);
     // Its order is over, and it is on no node of that site: the loan is over. True: it was one.

@@ -31,7 +31,7 @@ Market::Market(MarketOptions options)
       bids_(context_, book_, solver_, settling_, billing_, notes_, work_),
       prices_(context_, book_, ledger_, solver_, billing_),
       allocation_(context_, book_, places_, solver_, admission_, waits_, equals_, gangs_, prices_,
-                  notes_, work_, run_times_),
+                  notes_, work_, run_times_, lent_),
       suspended_(book_, solver_, allocation_, alarms_),
       reports_(context_, book_, solver_, orders_, notes_, rooms_, alarms_, waits_, billing_, funds_,
                bids_, suspended_, work_),
@@ -440,12 +440,18 @@ void Market::site_note(const std::string& site, const SiteNote& note, Nanos now)
     if (Job* const job = book_.find(note.note.id)) lent_.heard(*job, site, note, now);
 }
 
+// A node of that site is named, which may be new.
+Status Market::meet_node(const std::string& site, const NodeName& node, Nanos now) {
+    if (of_site(node).site != site || book_.find_node(node)) return {};
+    TRY(guests_.has_room_for_node(site));
+    return agent_connected(node, {}, now);
+}
+
 Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos now) {
     const JobReport& report = word.report;
     const JobId short_id{NodeName(of_site(report.id.home).rest), report.id.seq};
     const KeptOffers::Key kept{site.name, short_id};
-    TRY_ASSIGN(const JobReport heard,
-               guests_.heard(site, report, reservations_.cpus_offered(kept, now)));
+    TRY_ASSIGN(JobReport heard, guests_.heard(site, report, reservations_.cpus_offered(kept, now)));
     // One that runs elsewhere is taken only if it has a place at once, or it would lose its turn to
     // come.
     if (heard.phase == JobPhase::frozen && !book_.find(report.id))
@@ -453,12 +459,13 @@ Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos
     reservations_.drop_offered(kept);
     const Node* const home = book_.find_node(report.id.home);
     if (!home || !home->connected) TRY(agent_connected(report.id.home, {}, now));
-    // It comes from there, or goes there.
-    for (const NodeName& node : {heard.where, word.to}) {
-        if (of_site(node).site != site.name || book_.find_node(node)) continue;
-        TRY(guests_.has_room_for_node(site.name));
-        TRY(agent_connected(node, {}, now));
+    // It comes from there, or goes there. One that is here is heard without room for a node, too:
+    // then it is at its home, which is as far from here.
+    if (const Status met = meet_node(site.name, heard.where, now); !met) {
+        if (!book_.find(report.id)) return met;
+        heard.where = report.id.home;
     }
+    const bool goes = of_site(word.to).site == site.name && meet_node(site.name, word.to, now);
     TRY(this->report(report.id.home, heard, now));
     Job* const job = book_.find(report.id);
     if (!job || job->phase() == JobPhase::finished) return {};
@@ -468,8 +475,7 @@ Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos
         work_.touch(*job);
         book_.save(*job);
     }
-    if (of_site(word.to).site == site.name)
-        lent_.send_back(*job, book_.node(word.to), word.address, now);
+    if (goes) lent_.send_back(*job, book_.node(word.to), word.address, now);
     return {};
 }
 

@@ -324,6 +324,7 @@ class Market {
     Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     void touch_files_served();
     Status provider_report(Node& node, const ProviderReport& report);
+    Status meet_node(const std::string& site, const NodeName& node, Nanos now);
     void end_settling(Nanos now);
     void solve_now(Nanos now, Outputs& out);
     void decide(Nanos now, Outputs& out);

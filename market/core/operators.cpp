@@ -60,6 +60,12 @@ Result<std::string> Operators::move(const JobId& id, const NodeName& name, bool 
                     "site " + job->record.loan->site + " has job " + id.text() +
                         (hold ? ": it can be held here when it has come" : " and does not run it"));
     TRY(places_.destination(*job, name));
+    const Node* const there = is_lent(*job) ? book_.find_node(job->record.report.where) : nullptr;
+    if (there && !there->connected)
+        return fail(CauseCode::not_possible, "site " + job->record.loan->site +
+                                                 ", which must let job " + id.text() +
+                                                 " go, is not connected");
+    lent_.take_back(*job, {});
     if (Failed* const failed = job->failed.stored()) {
         failed->bars.erase(name);  // the operator knows better
         failed->stuck.active = false;
@@ -93,7 +99,8 @@ Status Operators::may_go_to_site(const Job& job, const std::string& site) const 
     if (loan.asked) return no(who + " is about to go to site " + loan.site);
     if (!loan.site.empty()) return no(who + " is not settled with site " + loan.site + " yet");
     if (!LentJobs::may_go(job, site))
-        return no(who + " has been at site " + site + ", and goes to each site once");
+        return no(who + " has been at site " + site +
+                  ", or was asked about there, and goes to each site once");
     if (is_component(job) || r.address)
         return no(
             "a component of a gang, and a job with an address of its own, stay at their site");
@@ -113,8 +120,11 @@ Result<std::string> Operators::move_to_site(Job& job, const NodeName& name, bool
         return fail(CauseCode::invalid, "a job is held on nodes of its own site alone (--hold)");
     TRY(may_go_to_site(job, std::string(site)));
     if (Failed* const failed = job.failed.stored()) failed->stuck.active = false;
-    job.record.hold = Hold::none;
-    job.record.hold_node.clear();
+    // It is held where it is until it leaves that.
+    if (job.record.hold != Hold::at_node || job.record.hold_node != job.record.report.where) {
+        job.record.hold = Hold::none;
+        job.record.hold_node.clear();
+    }
     job.once.reset();
     job.reason = ReasonCode::moved_by_hand;
     lent_.ask(job, std::string(site), node.empty() ? NodeName{} : name);
@@ -129,6 +139,7 @@ Result<std::string> Operators::freeze(const JobId& id, bool hold, uint32_t uid) 
     // A user does not lift the pauses that follow failures.
     if (Failed* const failed = job->failed.stored(); failed && uid == root_uid)
         failed->stuck.active = false;
+    lent_.take_back(*job, {});
     job->via.clear();
     job->record.hold = !hold ? Hold::none : uid == root_uid ? Hold::frozen : Hold::by_user;
     job->record.hold_node.clear();
@@ -156,6 +167,7 @@ Result<std::string> Operators::thaw(const JobId& id, const NodeName& name, bool 
         return moved;
     }
     TRY_ASSIGN(Job* const job, operated(id, uid, !hold));
+    lent_.take_back(*job, {});
     const bool running = job->phase() == JobPhase::running;
     job->record.hold = hold ? (running ? Hold::at_node : Hold::stay) : Hold::none;
     job->record.hold_node = hold && running ? job->record.report.where : NodeName{};
@@ -238,6 +250,10 @@ Operators::Outcome Operators::outcome(const JobId& id, const NodeName& name, boo
     }
     if (job->failed->times > failures && !job->failed->last.empty())
         return {true, false, job->failed->last};
+    // Its other market says on which of its nodes.
+    if (!freezes && phase == JobPhase::running && is_lent(*job) && !Orders::in_transit(*job) &&
+        of_site(name).site == job->record.loan->site)
+        return {true, false, "job " + id.text() + " runs on " + r.where};
     const std::string why = explain_.reason(*job).text();
     // A thaw is a wish like any other, and another bid may have the place.
     const bool decided = !allocation_.outside().is_used() && !settling_.is_on() &&

@@ -8,6 +8,7 @@
 
 #include "market/core/claims.hpp"
 #include "market/core/equal_jobs.hpp"
+#include "market/core/site_guests.hpp"
 
 namespace souk::market {
 
@@ -19,6 +20,12 @@ bool is_thawing(const Job& job) {
     const auto& order = job.record.order;
     if (job.record.cancel || (order && order->kind != Order::Kind::run)) return false;
     return job.phase() == JobPhase::thawing || (order && job.phase() == JobPhase::frozen);
+}
+
+// A job of this site runs on a node of another one that does not have it.
+bool is_stray(const Job& job) {
+    return job.phase() == JobPhase::running && !is_of_site(job.id()) &&
+           !of_site(job.record.report.where).site.empty();
 }
 
 // The room that the components of a gang that is to begin take on each node.
@@ -114,6 +121,12 @@ bool Placement::place_one(Job& job, Nanos now, Outputs& out) {
     }
     if (Orders::in_transit(job)) return true;
     if (is_lent(job)) return lent_.settle(job) || place_lent(job, now, out);
+    if (is_stray(job)) {
+        if (!job.failed->stuck.active && !settling_.is_on())
+            issue(job, Order::Kind::suspend, {}, Reason::said("its own site takes it back"), now,
+                  out);
+        return true;
+    }
     if (job.record.unbacked) {
         const bool ask = job.phase() == JobPhase::running && job.called_back_at == Nanos::never();
         if (ask && !job.failed->stuck.active && !settling_.is_on())
@@ -154,8 +167,7 @@ bool Placement::place_lent(Job& job, Nanos now, Outputs& out) {
             issue(job, Order::Kind::suspend, {}, explain_.reason(job), now, out);
         return true;
     }
-    const NodeName* const back = lent_.comes_back(job);
-    const Node* const to = back ? book_.find_node(*back) : nullptr;
+    const Node* const to = lent_.way_back(job);
     if (!to || !places_.may_run_at(job, *to)) return true;
     if (!places_.fits(job, *to)) {
         wants_room_.push_back(&job);

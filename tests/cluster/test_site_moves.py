@@ -122,11 +122,15 @@ def test_a_move_to_a_peer_that_cannot_be_is_refused_in_words(idle):
 def test_a_job_runs_once_whoever_dies_while_it_moves(idle, victim):
     lab, uni = idle
     site, daemon = victim.split()
-    for pause in (0.02, 0.3):
+    for pause in (None, 0.02, 0.3):
         job = begin(lab, "n2")
         for to in ("uni:n1", "n2"):
-            lab.market.tool("marketctl", "move", job.id, to)
-            time.sleep(pause)
+            if pause is None and to == "uni:n1":  # it has come
+                move(lab, job.id, to)
+                assert lab.where(job.id) == to
+            else:
+                lab.market.tool("marketctl", "move", job.id, to)
+                time.sleep(pause or 0.1)
             {"lab": lab, "uni": uni}[site].market.kill_daemon(daemon)
             lab.until_connected("uni")
             lab.market.until_job(job.id, "runs", lambda j: j["status"] == "run", LIMIT * 3)

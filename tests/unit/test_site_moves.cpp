@@ -405,6 +405,7 @@ END_TEST
 
 START_TEST(a_move_survives_breaks_and_restarts_at_each_step) {
     // There and back; after so many steps the link breaks, or a market dies, for some time.
+    int moved[2] = {0, 0};
     for (int back = 0; back < 2; ++back)
         for (int what = 0; what < 3; ++what)
             for (int step = 0; step < 7; ++step) {
@@ -438,10 +439,239 @@ START_TEST(a_move_survives_breaks_and_restarts_at_each_step) {
                 ck_assert_msg((p.at_uni(p.job) == "running") == there, "%s: %s, and %s at uni",
                               who.c_str(), where.c_str(), p.at_uni(p.job).c_str());
                 ck_assert_msg(is_lent(*p.lab.market->find(p.job)) == there, "%s", who.c_str());
+                if (there == (back == 0)) ++moved[back];
                 p.run(s(400));
                 ck_assert_msg(p.lab.phase(p.job) == JobPhase::finished, "%s", who.c_str());
                 ck_assert_text(p.loan(p.job).site, "");
+                const int64_t ours = SitePair::charged(p.lab, p.job, true).micro,
+                              theirs = SitePair::charged(p.uni, p.guest, false).micro;
+                ck_assert_msg(std::abs(ours - theirs) <= 10'000 + ours / 50, "%s: %ld and %ld",
+                              who.c_str(), ours, theirs);
             }
+    // A break in the first steps takes the question back; one after that does not stop the job.
+    ck_assert_int_ge(moved[0], 9);
+    ck_assert_int_ge(moved[1], 9);
+}
+END_TEST
+
+START_TEST(any_other_order_takes_the_question_back_at_once) {
+    // 0: a move to a node that is full yet, 1: to where it runs, 2: the same with a hold, 3: a
+    // thaw, 4: a freeze; each crosses the order of the peer
+    for (int what = 0; what < 5; ++what) {
+        Spread p(s(200));
+        const JobId dear = p.lab.submit("n2", 50);
+        p.run(s(5));
+        const std::string where = p.lab.where(p.job), other = p.lab.where(dear);
+        p.move("uni:");
+        p.carry_to_uni();
+        ck_assert(!p.to_lab.empty());
+        if (what == 0) ck_assert(p.lab.market->move(p.job, other, false, 0).has_value());
+        if (what == 1) ck_assert(p.lab.market->move(p.job, where, false, 0).has_value());
+        if (what == 2) ck_assert(p.lab.market->move(p.job, where, true, 0).has_value());
+        if (what == 3) ck_assert(p.lab.market->thaw(p.job, "", false, 0).has_value());
+        if (what == 4) ck_assert(p.lab.market->freeze(p.job, true, 0).has_value());
+        p.carry_to_lab();
+        ck_assert(!is_lent(*p.lab.market->find(p.job)));
+        p.run(s(5));
+        const std::string now = what == 0 ? other : what == 4 ? "frozen" : where;
+        ck_assert_text(p.lab.where(p.job), now);
+        ck_assert_text(p.loan(p.job).site, "");
+        ck_assert(!p.lab.market->find(p.job)->once);
+        const auto out = p.outcome("uni:");
+        ck_assert(out.over && !out.done);
+        if (what == 4) ck_assert(p.lab.market->release(p.job, 0).has_value());
+        p.ends_well();
+        ck_assert_int_eq(SitePair::charged(p.uni, p.guest, false).micro, 0);
+    }
+}
+END_TEST
+
+START_TEST(a_job_that_waits_for_a_node_by_hand_is_not_given_away) {
+    Spread p;
+    const JobId dear = p.lab.submit("n2", 50);
+    p.run(s(5));
+    const JobId waits = p.lab.submit("n2", 5);
+    p.run(s(2));
+    ck_assert_text(p.lab.where(waits), "waiting");
+    ck_assert(p.lab.market->move(waits, p.lab.where(dear), false, 0).has_value());
+    ck_assert(!p.lab.market->lend(waits, "uni", p.lab.now));
+    ck_assert(p.lab.market->thaw(waits, "", false, 0).has_value());
+    ck_assert(p.lab.market->lend(waits, "uni", p.lab.now).has_value());
+    p.run(s(5));
+    ck_assert_text(p.lab.where(waits).substr(0, 4), "uni:");
+}
+END_TEST
+
+START_TEST(nothing_makes_room_for_a_job_that_its_peer_cannot_let_go) {
+    Spread p(s(300));
+    p.move("uni:n1");
+    p.run(s(3));
+    const JobId other = p.lab.submit("n2", 30);
+    p.run(s(5));
+    const std::string taken = p.lab.where(other);
+    p.set_link(false);
+    const auto said = p.lab.market->move(p.job, taken, false, 0);
+    ck_assert(!said && said.error().message.find("is not connected") != std::string::npos);
+    p.set_link(true);
+    p.run(s(2));
+    // The link breaks after the order was given.
+    ck_assert(p.lab.market->move(p.job, taken, false, 0).has_value());
+    p.set_link(false);
+    p.run(s(40));
+    const auto& stats = p.lab.jobs.at(other).report.stats;
+    ck_assert_uint_eq(stats.freezes + stats.migrations, 0);
+    ck_assert_text(p.lab.where(other), taken);
+    const auto late = p.outcome(taken.c_str());
+    ck_assert(late.over && !late.done);
+    ck_assert(late.text.find("did not let it go within 30 s") != std::string::npos);
+    ck_assert_text(p.lab.where(p.job), "uni:n1");
+    p.set_link(true);
+    p.run(s(2));
+    p.move(taken.c_str());
+    p.run(s(5));
+    ck_assert_text(p.lab.where(p.job), taken);
+    p.ends_well();
+}
+END_TEST
+
+START_TEST(each_site_charges_its_own_price_be_it_nothing) {
+    for (const int64_t theirs : {7, 0}) {
+        Spread p(s(300));
+        for (const char* name : {"n1", "n2"}) {
+            ProviderReport r = p.uni.providers.at(name);
+            r.reserve = Money::units(theirs);
+            p.uni.set_provider(r);
+            r = p.lab.providers.at(name);
+            r.reserve = Money::units(3);
+            p.lab.set_provider(r);
+        }
+        p.run(s(70));
+        const auto at_lab = [&] { return p.lab.market->find(p.job)->record.price; };
+        ck_assert_int_eq(at_lab().micro, 3'000'000);
+        p.move("uni:n1");
+        p.run(s(3));
+        ck_assert_text(p.lab.where(p.job), "uni:n1");
+        ck_assert_int_eq(at_lab().micro, theirs * 1'000'000);
+        ck_assert(p.uni.market->find(p.guest)->record.price == at_lab());
+        p.run(s(57));
+        p.move("n2");
+        p.run(s(5));
+        ck_assert_text(p.lab.where(p.job), "n2");
+        ck_assert_int_eq(at_lab().micro, 3'000'000);
+        p.ends_well();
+        const int64_t paid = SitePair::charged(p.uni, p.guest, false).micro;
+        ck_assert_int_ge(paid, theirs * 1'000'000 * 59 / 3600);
+        ck_assert_int_le(paid, theirs * 1'000'000 * 62 / 3600);
+    }
+}
+END_TEST
+
+START_TEST(a_peer_charges_nothing_after_a_return_of_which_it_hears_late) {
+    // 0: first that the job has ended, 1: that it is frozen
+    for (int what = 0; what < 2; ++what) {
+        Spread p(s(60));
+        p.move("uni:n1");
+        p.run(s(3));
+        p.lab.transit = s(1);
+        p.move("n2");
+        for (int i = 0; i < 20 && p.lab.phase(p.job) != JobPhase::moving; ++i) p.step();
+        ck_assert(p.lab.phase(p.job) == JobPhase::moving);
+        p.lab.disconnect("n1");
+        p.run(s(what == 0 ? 50 : 20));
+        if (what == 1) {
+            World::HomeJob& job = p.lab.jobs.at(p.job);
+            World::stop_clock(job, p.lab.now);
+            job.report.phase = JobPhase::frozen;
+        }
+        const JobReport r = p.lab.jobs.at(p.job).report;
+        ck_assert(r.phase == (what == 0 ? JobPhase::finished : JobPhase::frozen));
+        ck_assert_text(r.where, "n2");
+        ck_assert(r.stay_run + s(15) < r.stats.run_time);
+        p.lab.connect("n1");
+        p.run(s(5));
+        ck_assert_int_eq(p.loan(p.job).run.ns, r.stay_run.ns);
+        ck_assert_text(p.loan(p.job).site, "");
+        ck_assert_text(p.at_uni(p.job), "finished");
+        ck_assert(p.uni.market->find(p.guest)->record.report.stats.run_time == p.loan(p.job).run);
+    }
+}
+END_TEST
+
+START_TEST(a_job_that_is_there_stays_when_its_site_names_too_many_nodes) {
+    Spread p(s(200));
+    p.move("uni:n1");
+    p.run(s(3));
+    for (size_t i = 0; i < SiteGuests::nodes_max; ++i) {
+        const NodeName name = "lab:x" + std::to_string(i);
+        ck_assert(p.uni.market->agent_connected(name, {}, p.uni.now).has_value());
+    }
+    p.lab.add_node("n3", 100, 1);
+    p.move("n3");
+    p.run(s(40));
+    ck_assert_text(p.lab.where(p.job), "uni:n1");
+    ck_assert(!p.loan(p.job).recalled);
+    ck_assert(p.outcome("n3").over && !p.outcome("n3").done);
+    ck_assert(!p.uni.market->find_node("lab:n3"));
+    // its end is heard, wherever that was
+    const SiteGuests::Site lab{"lab", site_account(1), &p.terms, 0};
+    SiteJob word{p.uni.market->find(p.guest)->record.report, {}, {}};
+    word.report.phase = JobPhase::finished;
+    word.report.where = "lab:n3";
+    word.report.stay_run = Nanos{-1};
+    ck_assert(p.uni.market->site_job(lab, word, p.uni.now).has_value());
+    ck_assert_text(p.at_uni(p.job), "finished");
+    ck_assert(!p.uni.market->find_node("lab:n3"));
+}
+END_TEST
+
+START_TEST(a_peer_gives_the_node_that_is_named_or_none) {
+    Spread p;
+    p.move("uni:n2");
+    p.to_uni.clear();
+    Order o;
+    o.id = p.job;
+    o.seq = 1000;
+    o.node = "uni:n1";
+    o.address = "10.0.0.9:1";
+    const Status other = p.lab.market->site_order("uni", o, p.lab.now);
+    ck_assert(!other && other.error().message.find("uni:n2") != std::string::npos);
+    o.node = "uni:n2";
+    ck_assert(p.lab.market->site_order("uni", o, p.lab.now).has_value());
+    // An operator who waits for another node hears where it runs.
+    Spread q;
+    q.move("uni:n1");
+    q.run(s(3));
+    const auto out = q.outcome("uni:n2");
+    ck_assert(out.over && !out.done && out.text.find("runs on uni:n1") != std::string::npos);
+}
+END_TEST
+
+START_TEST(a_question_that_is_refused_leaves_a_job_held) {
+    Spread p;
+    const std::string where = p.lab.where(p.job);
+    ck_assert(p.lab.market->move(p.job, where, true, 0).has_value());
+    const auto& record = p.lab.market->find(p.job)->record;
+    p.move("uni:n7");
+    p.run(s(2));
+    ck_assert(p.outcome("uni:n7").over);
+    ck_assert(record.hold == Hold::at_node);
+    ck_assert_text(*record.hold_node, where);
+    p.move("uni:n1");
+    p.run(s(3));
+    ck_assert_text(p.lab.where(p.job), "uni:n1");
+    ck_assert(record.hold == Hold::none && record.hold_node->empty());
+}
+END_TEST
+
+START_TEST(a_job_that_runs_at_a_peer_without_being_given_comes_home) {
+    Spread p;
+    p.move("uni:n1");
+    p.run(s(3));
+    p.lab.stored_jobs.at(p.job).loan = Loan{};
+    SitePair::restart(p.lab);
+    p.run(s(60));
+    ck_assert_text(of_site(p.lab.jobs.at(p.job).report.where).site, "");
+    ck_assert_text(p.lab.where(p.job).substr(0, 1), "n");
 }
 END_TEST
 
@@ -454,4 +684,13 @@ UNIT_SUITE_LONG(site_moves, 120, a_running_job_moves_to_a_peer_by_hand_among_its
                 a_peer_that_decides_otherwise_before_it_lets_a_job_go_is_no_end_of_the_wish,
                 both_sites_say_how_a_job_has_ended, whoever_decides_otherwise_meanwhile_is_obeyed,
                 a_peer_that_lies_gets_no_job_that_was_not_asked_for,
-                a_move_survives_breaks_and_restarts_at_each_step);
+                a_move_survives_breaks_and_restarts_at_each_step,
+                any_other_order_takes_the_question_back_at_once,
+                a_job_that_waits_for_a_node_by_hand_is_not_given_away,
+                nothing_makes_room_for_a_job_that_its_peer_cannot_let_go,
+                each_site_charges_its_own_price_be_it_nothing,
+                a_peer_charges_nothing_after_a_return_of_which_it_hears_late,
+                a_job_that_is_there_stays_when_its_site_names_too_many_nodes,
+                a_peer_gives_the_node_that_is_named_or_none,
+                a_question_that_is_refused_leaves_a_job_held,
+                a_job_that_runs_at_a_peer_without_being_given_comes_home);
