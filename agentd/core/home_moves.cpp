@@ -45,6 +45,7 @@ void HomeMoves::begin(HomeJob& job, const Order& order, const HomeTurn& turn) {
     const MoveForecast last = s.forecast;
     s = {};
     s.forecast = last;
+    s.source_ticket = order.source_ticket;
     s.ready.source = job.from_frozen;
     s.deadline = turn.now + limits_.step_patience;
     turn.persist(job);
@@ -78,7 +79,8 @@ void HomeMoves::send_ship(const HomeJob& job, const HomeTurn& turn) {
     c.new_epoch = job.to_epoch;
     c.dest = job.to.node;
     c.dest_address = job.to.address;
-    if (!here && job.at.node != turn.node) c.ticket = job.ticket;
+    const std::string& own = state(job).source_ticket;
+    if (!here && job.at.node != turn.node) c.ticket = own.empty() ? job.ticket : own;
     turn.send(job.at, std::move(c));
 }
 

@@ -68,7 +68,8 @@ class HomeMoves {
     struct State {
         Nanos deadline = Nanos::never();  // of the present step
         Ready ready;
-        MoveForecast forecast;  // by the source
+        MoveForecast forecast;      // by the source
+        std::string source_ticket;  // Order::source_ticket
         // when the source froze it, had sent it; when the destination held it, was released, and
         // first said that it runs
         Nanos frozen_since = Nanos::never(), sent_at = Nanos::never();
@@ -81,7 +82,7 @@ class HomeMoves {
     HomeNext released(HomeJob& job, const GuestEvent& event, const Trouble& why,
                       const HomeTurn& turn);
     HomeNext ship_when_ready(HomeJob& job, const HomeTurn& turn);
-    static void send_ship(const HomeJob& job, const HomeTurn& turn);
+    void send_ship(const HomeJob& job, const HomeTurn& turn);
     HomeNext held(HomeJob& job, const HomeTurn& turn);
     HomeNext arrived(HomeJob& job, bool says_more, const HomeTurn& turn);
     HomeNext unheard(HomeJob& job, const Trouble& why, const HomeTurn& turn);

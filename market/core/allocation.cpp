@@ -46,6 +46,10 @@ std::optional<Allocation::Wish> Allocation::fact(const Job& job) const {
     }
     w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
     const bool not_yet = w.state == JobState::waiting && !r.report.waits_for.empty();
+    // It moves back by hand: its place is cleared.
+    const Node* const back = w.state == JobState::running ? lent_.way_back(job) : nullptr;
+    if (back && job.reported && !r.cancel && places_.may_run_at(job, *back))
+        return Wish{JobState::running, back->id(), Pin::stay};
     if (!job.reported || r.cancel || not_yet || is_lent(job) || places_.cannot_leave(job)) return w;
     return {};
 }

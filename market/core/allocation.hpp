@@ -19,6 +19,7 @@
 #include "market/core/equal_jobs.hpp"
 #include "market/core/gang_list.hpp"
 #include "market/core/job_waits.hpp"
+#include "market/core/lent_jobs.hpp"
 #include "market/core/market_context.hpp"
 #include "market/core/notes.hpp"
 #include "market/core/outside_solver.hpp"
@@ -36,7 +37,8 @@ class Allocation final : public Admission::Jobs {
 
     Allocation(const MarketContext& context, Book& book, const Places& places, Solver& solver,
                Admission& admission, JobWaits& waits, EqualJobs& equals, GangList& gangs,
-               PricesInForce& prices, Notes& notes, WorkList& work, const RunTimes& learned)
+               PricesInForce& prices, Notes& notes, WorkList& work, const RunTimes& learned,
+               const LentJobs& lent)
         : context_(context),
           book_(book),
           places_(places),
@@ -48,7 +50,8 @@ class Allocation final : public Admission::Jobs {
           prices_(prices),
           notes_(notes),
           work_(work),
-          learned_(learned) {}
+          learned_(learned),
+          lent_(lent) {}
 
     // Tells the solver of the nodes and jobs that were touched.
     void sync_nodes();
@@ -122,6 +125,7 @@ class Allocation final : public Admission::Jobs {
     WorkList& work_;
     OutsideSolver outside_;
     const RunTimes& learned_;
+    const LentJobs& lent_;
     Nanos now_{};                       // of the last sync_jobs()
     std::set<std::string> gangs_seen_;  // by the present sync_jobs()
 };

@@ -94,6 +94,17 @@ std::optional<Receipt> close_tab(Job& job) {
     return receipt;
 }
 
+void begin_tab(Job& job) {
+    const JobReport& r = job.record.report;
+    Tab& tab = job.record.tab;
+    if (!tab.empty()) return;
+    job.record.ran_since = {};  // it runs elsewhere meanwhile, and its home says so late
+    tab.cpu = r.stats.cpu_time;
+    tab.files_out = r.files->out_bytes;
+    tab.files_in = r.files->in_bytes;
+    tab.files_requests = r.files->requests;
+}
+
 bool is_due_at_price(const Job& job) {
     return job.record.tab.to - job.record.tab.from >= receipt_min;
 }

@@ -26,6 +26,8 @@ bool is_used_up(const Job& job);
 Money charge(Job& job, Nanos ran, Nanos unix_now, Money room = money_max);
 // Makes a receipt of what is open of the job; nullopt: nothing is.
 std::optional<Receipt> close_tab(Job& job);
+// No receipt has the part that the job used elsewhere, before it first runs here.
+void begin_tab(Job& job);
 // The name of the job's user, or of the project that pays for it.
 const std::string& payer_name(const Job& job);
 // The tab is closed when a run ends, and else when it is that old: when the price changes, and at

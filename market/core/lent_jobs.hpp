@@ -6,8 +6,18 @@
 //
 // A loan ends when the job has ended, when it has come home (frozen, on its home's disk), when the
 // other site does not take it, or when it has waited there for a while. Its last word is said again
-// at each connection until the other site has settled. A job goes to each site once. Pure; part of
-// Market.
+// at each connection until the other site has settled. A job goes to each site once.
+//
+// A job that runs here may move there by hand. Until that site's order for it has come it is asked
+// about only (Loan::asked): this market goes on deciding about it, and any order of its own, or any
+// end of its run here, takes the question back. The other market hears of it as of a job that is
+// frozen here, so that it pays nothing there before it has come. It moves back by hand likewise:
+// its place here is cleared first, then the other market is asked for the order, whose ticket lets
+// it leave. So each order about a job that is away comes from the market that has it, one at a
+// time.
+//
+// A report from before an order says where the job was before. It ends no loan as long as the order
+// is outstanding. Pure; part of Market.
 #pragma once
 
 #include <map>
@@ -28,8 +38,10 @@ namespace souk::market {
 
 class LentJobs {
   public:
-    // So long a job may wait at another site before it starts there.
+    // So long a job may wait at another site before it starts there, or is asked about.
     static constexpr Nanos wait_most = Nanos::from_s(30);
+    // The other market is asked so often for the order that brings a job back.
+    static constexpr Nanos ask_again = Nanos::from_s(2);
 
     LentJobs(Book& book, Orders& orders, RoomClaims& rooms, JobAlarms& alarms, Billing& billing,
              Notes& notes, WorkList& work)
@@ -42,10 +54,27 @@ class LentJobs {
           work_(work) {}
 
     // After a restart.
-    void resume(const Job& job, Nanos now);
+    void resume(Job& job, Nanos now);
     // Whether a job may go there: it has not been there, and is at none.
     static bool may_go(const Job& job, const std::string& site);
     Status lend(Job& job, const std::string& site, Nanos now);
+    // The job runs here, and is to move there: to that node, if one is named.
+    void ask(Job& job, const std::string& site, const NodeName& node);
+    // It is not to move there any more. `why`: the other site does not take it; empty: this market
+    // has decided otherwise.
+    void take_back(Job& job, const souk::Cause& why);
+    // It runs there, and is to move to that node here (Job::once).
+    void call_back(const Job& job, const NodeName& node);
+    // It is to move back and has no order yet: where.
+    const NodeName* comes_back(const Job& job) const;
+    // The same while its other site is connected: else its place here is kept for nothing.
+    const Node* way_back(const Job& job) const;
+    // Its place here is clear, so its order is asked for.
+    void has_place(const Job& job);
+    // Its order is over, and it is on no node of that site: the loan is over. True: it was one.
+    bool settle(Job& job);
+    // A job of another site runs here, which asks that it moves to that node of its own.
+    void send_back(Job& job, const Node& to, const std::string& address, Nanos now);
     // Errors, which the other market is told: the job is not there to be ordered, or is to stop.
     Status may_order(const Job& job, const std::string& site, const Order& order) const;
     // It has ordered what it may, and the node where the job is to run is known here.
@@ -56,7 +85,7 @@ class LentJobs {
     void reported(Job& job, Nanos now);
     // Its home says that the order of that number has come to nothing; to be told to the other
     // site, under its number.
-    void failed(const Job& job, const OrderFailed& failed);
+    void failed(Job& job, const OrderFailed& failed);
     void look(Nanos now);
     Nanos next() const;
     // This market stops it: by a hold, a limit of its user's, or its budget.
@@ -67,7 +96,7 @@ class LentJobs {
     // The other site is to hear this: once each, when it is durable.
     struct Word {
         std::string site;
-        JobReport report;
+        SiteJob word;
     };
     struct Failure {
         std::string site;
@@ -80,8 +109,18 @@ class LentJobs {
     void tell_all(const std::string& site);
 
   private:
+    // An order by hand that has not been carried out. Not stored: after a restart it is forgotten.
+    struct ByHand {
+        NodeName node;  // asked: there, or any if it is empty; else here
+        Nanos until = {}, again = {};
+        bool has_place = false;
+        std::string said = {};  // asked: why it waits there
+    };
     void end(Job& job);
-    static JobReport told(const Job& job);
+    void give_up(Job& job, const souk::Cause& why);
+    void look_by_hand(Nanos now);
+    void issue(Job& job, Order order, Nanos now);
+    SiteJob told(const Job& job) const;
 
     Book& book_;
     Orders& orders_;
@@ -91,7 +130,8 @@ class LentJobs {
     Notes& notes_;
     WorkList& work_;
     std::map<JobId, Nanos> waits_;  // until when they may wait there
-    std::set<JobId> due_;           // to be told of
+    std::map<JobId, ByHand> by_hand_;
+    std::set<JobId> due_;  // to be told of
     std::vector<Failure> failures_;
     std::vector<Send> orders_out_;
 };

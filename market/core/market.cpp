@@ -31,7 +31,7 @@ Market::Market(MarketOptions options)
       bids_(context_, book_, solver_, settling_, billing_, notes_, work_),
       prices_(context_, book_, ledger_, solver_, billing_),
       allocation_(context_, book_, places_, solver_, admission_, waits_, equals_, gangs_, prices_,
-                  notes_, work_, run_times_),
+                  notes_, work_, run_times_, lent_),
       suspended_(book_, solver_, allocation_, alarms_),
       reports_(context_, book_, solver_, orders_, notes_, rooms_, alarms_, waits_, billing_, funds_,
                bids_, suspended_, work_),
@@ -44,7 +44,7 @@ Market::Market(MarketOptions options)
       reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_,
                     run_times_),
       operators_(context_, trace_, book_, places_, solver_, notes_, billing_, funds_, allocation_,
-                 gangs_, explain_, reports_, settling_, work_) {
+                 gangs_, explain_, reports_, settling_, lent_, work_) {
     const Status taken = solver_.set_options(context_.options.solver);
     MUST(taken);  // the caller checks them with Solver::set_options before
     places_.resources().set_licences(context_.options.resources);
@@ -210,8 +210,11 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
         return {};
     }
     if (const auto* failed = std::get_if<OrderFailed>(&message)) {
-        if (const Job* const job = book_.find(failed->id)) lent_.failed(*job, *failed);
-        return reports_.order_failed(name, *failed, now);
+        Job* const job = book_.find(failed->id);
+        if (job) lent_.failed(*job, *failed);
+        TRY(reports_.order_failed(name, *failed, now));
+        if (job) (void)lent_.settle(*job);
+        return {};
     }
     const auto& r = std::get<ProviderReport>(message);
     if (r.node != name) return fail("node " + name + " reports as provider " + r.node);
@@ -303,7 +306,6 @@ void Market::flush(Nanos now, Outputs& out) {
     }
     book_.store_meta(orders_.next_seq(), out);
     notes_.send(explain_, book_.nodes(), now, out);
-    for (Send& send : lent_.take_orders()) out.send.push_back(std::move(send));
     forget_finished();
 }
 
@@ -365,6 +367,17 @@ Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
     return quote;
 }
 
+// Its user and its project are of the other site, which may also say more than it should.
+Result<Quote> Market::quote_for_site(const JobTerms& terms, Nanos now) const {
+    QuoteRequest request;
+    request.uid = UINT32_MAX;
+    request.terms = told_to_sites(terms);
+    request.terms.project.clear();
+    TRY_ASSIGN(Quote quote, this->quote(request, now));
+    if (!quote.runs) return fail(CauseCode::not_possible, quote.why);
+    return quote;
+}
+
 SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos now) {
     constexpr Nanos kept_most = Nanos::from_s(30);
     const KeptOffers::Key of{site.name, ask.job};
@@ -379,14 +392,10 @@ SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos 
     if (!may) return no(souk::Cause(may.error()));
     if (book_.find({site.name + ":" + ask.job.home, ask.job.seq}))
         return no({CauseCode::not_possible, "the job has been here"});
-    // Its user and its project are of the other site, which may also say more than it should.
-    QuoteRequest request;
-    request.uid = UINT32_MAX;
-    request.terms = told_to_sites(t);
-    request.terms.project.clear();
-    const auto quote = this->quote(request, now);
+    const auto quote = quote_for_site(t, now);
     if (!quote) return no({CauseCode::not_possible, quote.error().message});
-    if (!quote->runs) return no({CauseCode::not_possible, quote->why});
+    JobTerms told = told_to_sites(t);
+    told.project.clear();
     const Quote::Place& place = quote->places.front();
     offer.price = std::max(place.price, site.terms->least);
     offer.speed = place.speed;
@@ -400,7 +409,7 @@ SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos 
     c.memory_mb = t.memory_mb;
     c.sold = unix;
     if (quote->others_first) offer.starts_in = reservations_.clearing_of(c);
-    if (reservations_.keep_offered(of, request.terms, c, now)) offer.held_for = kept;
+    if (reservations_.keep_offered(of, told, c, now)) offer.held_for = kept;
     return offer;
 }
 
@@ -419,7 +428,11 @@ Status Market::site_order(const std::string& site, const Order& order, Nanos now
     Job* const job = book_.find(order.id);
     if (!job) return fail(CauseCode::not_found, "there is no such job");
     TRY(lent_.may_order(*job, site, order));
-    if (order.kind == Order::Kind::run && !book_.find_node(order.node)) {
+    const Node* const to = book_.find_node(order.node);
+    if (const NodeName* const back = lent_.comes_back(*job); back && to && *back == order.node)
+        if (!places_.may_run_at(*job, *to) || !places_.fits(*job, *to))
+            return fail(CauseCode::not_possible, "its place at its own site is not clear");
+    if (order.kind == Order::Kind::run && !to) {
         TRY(guests_.has_room_for_node(site));
         TRY(agent_connected(order.node, order.address, now));
     }
@@ -432,15 +445,43 @@ void Market::site_note(const std::string& site, const SiteNote& note, Nanos now)
     if (Job* const job = book_.find(note.note.id)) lent_.heard(*job, site, note, now);
 }
 
-Status Market::site_job(const SiteGuests::Site& site, const JobReport& report, Nanos now) {
+// A node of that site is named, which may be new.
+Status Market::meet_node(const std::string& site, const NodeName& node, Nanos now) {
+    if (of_site(node).site != site || book_.find_node(node)) return {};
+    TRY(guests_.has_room_for_node(site));
+    return agent_connected(node, {}, now);
+}
+
+Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos now) {
+    const JobReport& report = word.report;
     const JobId short_id{NodeName(of_site(report.id.home).rest), report.id.seq};
     const KeptOffers::Key kept{site.name, short_id};
-    TRY_ASSIGN(const JobReport heard,
-               guests_.heard(site, report, reservations_.cpus_offered(kept, now)));
+    TRY_ASSIGN(JobReport heard, guests_.heard(site, report, reservations_.cpus_offered(kept, now)));
+    // One that runs elsewhere is taken only if it has a place at once, or it would lose its turn to
+    // come.
+    if (heard.phase == JobPhase::frozen && !book_.find(report.id))
+        TRY(quote_for_site(heard.terms, now));
     reservations_.drop_offered(kept);
     const Node* const home = book_.find_node(report.id.home);
     if (!home || !home->connected) TRY(agent_connected(report.id.home, {}, now));
-    return this->report(report.id.home, heard, now);
+    // It comes from there, or goes there. One that is here is heard without room for a node, too:
+    // then it is at its home, which is as far from here.
+    if (const Status met = meet_node(site.name, heard.where, now); !met) {
+        if (!book_.find(report.id)) return met;
+        heard.where = report.id.home;
+    }
+    const bool goes = of_site(word.to).site == site.name && meet_node(site.name, word.to, now);
+    TRY(this->report(report.id.home, heard, now));
+    Job* const job = book_.find(report.id);
+    if (!job || job->phase() == JobPhase::finished) return {};
+    if (job->record.payee.empty()) bill::begin_tab(*job);
+    if (job->phase() == JobPhase::running && !job->record.report.only_node->empty()) {
+        job->record.report.only_node = NodeName();  // it has come
+        work_.touch(*job);
+        book_.save(*job);
+    }
+    if (goes) lent_.send_back(*job, book_.node(word.to), word.address, now);
+    return {};
 }
 
 Status Market::site_failed(const std::string& site, const OrderFailed& failed, Nanos now) {
@@ -540,6 +581,8 @@ void Market::solve_now(Nanos now, Outputs& out) {
     places_.resources().forget_names();
     reservations_.look(now);
     lent_.look(now);
+    // They have numbers already, and go before those that are given now.
+    for (Send& send : lent_.take_orders()) out.send.push_back(std::move(send));
     // Once a minute, with the prices.
     if (reports_.lacking() > 0 && now >= bids_.next_sample()) reports_.try_lacking();
     decide(now, out);

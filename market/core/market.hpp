@@ -227,7 +227,7 @@ class Market {
     Status site_order(const std::string& site, const Order& order, Nanos now);
     void site_note(const std::string& site, const SiteNote& note, Nanos now);
     // That site reports a job of its own. Errors, which it is told: the job does not come.
-    Status site_job(const SiteGuests::Site& site, const JobReport& report, Nanos now);
+    Status site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos now);
     Status site_failed(const std::string& site, const OrderFailed& failed, Nanos now);
     // The market of that site is connected, or is not any more.
     void site_up(const std::string& site, Nanos now);
@@ -321,10 +321,12 @@ class Market {
     std::string audit() const;
 
   private:
+    Result<Quote> quote_for_site(const JobTerms& terms, Nanos now) const;
     Quote::Promise promise_of(const QuoteRequest& request, Nanos now) const;
     Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     void touch_files_served();
     Status provider_report(Node& node, const ProviderReport& report);
+    Status meet_node(const std::string& site, const NodeName& node, Nanos now);
     void end_settling(Nanos now);
     void solve_now(Nanos now, Outputs& out);
     void decide(Nanos now, Outputs& out);

@@ -91,9 +91,12 @@ struct Promised {
 // A job of this site that was given to the market of another one (lent_jobs.hpp).
 struct Loan {
     static constexpr size_t been_max = 64;
-    std::string site;               // empty: it is at none
-    bool over = false;              // it has come back, and that site has not settled yet
-    bool recalled = false;          // that site keeps it no longer: it is to come back
+    std::string site;       // empty: it is at none
+    bool over = false;      // it has come back, and that site has not settled yet
+    bool recalled = false;  // that site keeps it no longer: it is to come back
+    bool asked = false;   // it runs here, and that site is asked for a place to which it could move
+    bool priced = false;  // `price` holds from when the job is there, by its newest order
+    Money price;
     uint64_t seq = 0, its_seq = 0;  // the newest order of that site: our number, and its own
     Nanos run;                      // its run time when it came back
     std::vector<std::string> been;  // sites that it was given to

@@ -157,7 +157,7 @@ inline std::optional<Money> booked_price(const Job& job) {
 // Another site has it, and this market decides nothing about it but to stop it.
 inline bool is_lent(const Job& job) {
     const Loan& loan = *job.record.loan;
-    return !loan.site.empty() && !loan.over;
+    return !loan.site.empty() && !loan.over && !loan.asked;
 }
 
 // Whether it leaves its place, or comes to another one.

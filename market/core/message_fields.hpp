@@ -180,7 +180,8 @@ SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("ticket", &Order::ticket, sealed_ticket_rule), field("hold", &Order::hold),
             field("layouts", &Order::layouts), field("near", &Order::near),
             field("stand", &Order::stand), field("asks", &Order::asks),
-            field("resources", &Order::resources, rule::text(TextRule::line, resource_text_max)));
+            field("resources", &Order::resources, rule::text(TextRule::line, resource_text_max)),
+            field("source_ticket", &Order::source_ticket, sealed_ticket_rule));
 
 // A digest of a key, in hexadecimal digits.
 inline constexpr Rule ticket_keys_rule = rule::at_most(3, rule::text(TextRule::bytes, 64));
@@ -250,7 +251,9 @@ SOUK_FIELDS(SiteOffer, field("number", &SiteOffer::number), field("why", &SiteOf
             field("starts_in", &SiteOffer::starts_in, rule::span),
             field("held_for", &SiteOffer::held_for, rule::span));
 
-SOUK_FIELDS(SiteJob, field("report", &SiteJob::report, rule::required));
+SOUK_FIELDS(SiteJob, field("report", &SiteJob::report, rule::required),
+            field("to", &SiteJob::to, rule::node_or_none),
+            field("address", &SiteJob::address, rule::address));
 
 SOUK_FIELDS(SiteFailed, field("failed", &SiteFailed::failed, rule::required));
 

@@ -288,6 +288,9 @@ struct Order {
     bool books = false;  // run: the market looks at JobTerms::booking
     // run: the market has counted these named resources of the job (JobTerms::resources)
     std::string resources = {};
+    // run, between nodes of two sites: the ticket of the site where the job runs lets it go from
+    // there, and `ticket` is that of the site where it goes; empty: one ticket is for both
+    std::string source_ticket = {};
     bool operator==(const Order&) const = default;
 };
 const char* to_string(Order::Kind kind);

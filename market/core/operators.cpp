@@ -54,10 +54,18 @@ Result<std::string> Operators::move(const JobId& id, const NodeName& name, bool 
                                     uint32_t uid) {
     trace_.heard(Input::move, id, name);
     TRY_ASSIGN(Job* const job, operated(id, uid, false));
-    if (is_lent(*job))
-        return fail(CauseCode::not_possible, "site " + job->record.loan->site + " has job " +
-                                                 id.text() + ": freeze it, and it comes home");
+    if (!of_site(name).site.empty()) return move_to_site(*job, name, hold);
+    if (is_lent(*job) && (job->phase() != JobPhase::running || hold))
+        return fail(CauseCode::not_possible,
+                    "site " + job->record.loan->site + " has job " + id.text() +
+                        (hold ? ": it can be held here when it has come" : " and does not run it"));
     TRY(places_.destination(*job, name));
+    const Node* const there = is_lent(*job) ? book_.find_node(job->record.report.where) : nullptr;
+    if (there && !there->connected)
+        return fail(CauseCode::not_possible, "site " + job->record.loan->site +
+                                                 ", which must let job " + id.text() +
+                                                 " go, is not connected");
+    lent_.take_back(*job, {});
     if (Failed* const failed = job->failed.stored()) {
         failed->bars.erase(name);  // the operator knows better
         failed->stuck.active = false;
@@ -67,6 +75,7 @@ Result<std::string> Operators::move(const JobId& id, const NodeName& name, bool 
     job->once.reset();
     if (!hold) job->once = name;
     job->reason = ReasonCode::moved_by_hand;
+    if (is_lent(*job)) lent_.call_back(*job, name);
     book_.save(*job);
     work_.touch(*job);
     if (job->phase() == JobPhase::running && job->record.report.where == name &&
@@ -77,12 +86,60 @@ Result<std::string> Operators::move(const JobId& id, const NodeName& name, bool 
     return "job " + id.text() + " goes to " + name + (hold ? " and is held there" : "");
 }
 
+// Errors: the job of this site is not asked about at that one, and why.
+Status Operators::may_go_to_site(const Job& job, const std::string& site) const {
+    const JobReport& r = job.record.report;
+    const Loan& loan = *job.record.loan;
+    const std::string who = "job " + job.id().text();
+    const auto no = [](std::string why) { return fail(CauseCode::not_possible, std::move(why)); };
+    if (is_lent(job))
+        return no("site " + loan.site + " has " + who +
+                  (loan.site == site ? " already, and says on which of its nodes it runs"
+                                     : ": move it to a node of this site first"));
+    if (loan.asked) return no(who + " is about to go to site " + loan.site);
+    if (!loan.site.empty()) return no(who + " is not settled with site " + loan.site + " yet");
+    if (!LentJobs::may_go(job, site))
+        return no(who + " has been at site " + site +
+                  ", or was asked about there, and goes to each site once");
+    if (is_component(job) || r.address)
+        return no(
+            "a component of a gang, and a job with an address of its own, stay at their site");
+    if (!(r.terms.booking == Booking{}))
+        return no("a job with a place of its own stays at its site");
+    if (job.phase() != JobPhase::running)
+        return no(who + " does not run: only a job that runs moves to another site");
+    if (!r.cannot_move.empty()) return fail(r.cannot_move->within(who + " cannot move: "));
+    if (!job.reported || Orders::in_transit(job))
+        return no(who + " has an order that is not carried out yet: try again");
+    return {};
+}
+
+Result<std::string> Operators::move_to_site(Job& job, const NodeName& name, bool hold) {
+    const auto [site, node] = of_site(name);
+    if (hold)
+        return fail(CauseCode::invalid, "a job is held on nodes of its own site alone (--hold)");
+    TRY(may_go_to_site(job, std::string(site)));
+    if (Failed* const failed = job.failed.stored()) failed->stuck.active = false;
+    // It is held where it is until it leaves that.
+    if (job.record.hold != Hold::at_node || job.record.hold_node != job.record.report.where) {
+        job.record.hold = Hold::none;
+        job.record.hold_node.clear();
+    }
+    job.once.reset();
+    job.reason = ReasonCode::moved_by_hand;
+    lent_.ask(job, std::string(site), node.empty() ? NodeName{} : name);
+    work_.touch(job);
+    return "job " + job.id().text() + " goes to site " + std::string(site) +
+           (node.empty() ? "" : ", node " + std::string(node));
+}
+
 Result<std::string> Operators::freeze(const JobId& id, bool hold, uint32_t uid) {
     trace_.heard(Input::freeze, id);
     TRY_ASSIGN(Job* const job, operated(id, uid, true));
     // A user does not lift the pauses that follow failures.
     if (Failed* const failed = job->failed.stored(); failed && uid == root_uid)
         failed->stuck.active = false;
+    lent_.take_back(*job, {});
     job->via.clear();
     job->record.hold = !hold ? Hold::none : uid == root_uid ? Hold::frozen : Hold::by_user;
     job->record.hold_node.clear();
@@ -110,6 +167,7 @@ Result<std::string> Operators::thaw(const JobId& id, const NodeName& name, bool 
         return moved;
     }
     TRY_ASSIGN(Job* const job, operated(id, uid, !hold));
+    lent_.take_back(*job, {});
     const bool running = job->phase() == JobPhase::running;
     job->record.hold = hold ? (running ? Hold::at_node : Hold::stay) : Hold::none;
     job->record.hold_node = hold && running ? job->record.report.where : NodeName{};
@@ -174,8 +232,12 @@ Operators::Outcome Operators::outcome(const JobId& id, const NodeName& name, boo
     if (job->record.cancel) return {true, false, "job " + id.text() + " is being cancelled"};
     const bool still =
         (phase == JobPhase::frozen && !Places::stands(*job)) || phase == JobPhase::waiting;
-    const bool there =
-        freezes ? still : phase == JobPhase::running && (name.empty() || r.where == name);
+    // "uni:" stands for each node there.
+    const auto is_there = [&] {
+        return name.empty() || r.where == name ||
+               (of_site(name).rest.empty() && r.where.starts_with(name));
+    };
+    const bool there = freezes ? still : phase == JobPhase::running && is_there();
     if (there && !Orders::in_transit(*job)) {
         if (phase == JobPhase::waiting) return {true, true, "job " + id.text() + " waits"};
         if (freezes && r.in_place)
@@ -188,6 +250,10 @@ Operators::Outcome Operators::outcome(const JobId& id, const NodeName& name, boo
     }
     if (job->failed->times > failures && !job->failed->last.empty())
         return {true, false, job->failed->last};
+    // Its other market says on which of its nodes.
+    if (!freezes && phase == JobPhase::running && is_lent(*job) && !Orders::in_transit(*job) &&
+        of_site(name).site == job->record.loan->site)
+        return {true, false, "job " + id.text() + " runs on " + r.where};
     const std::string why = explain_.reason(*job).text();
     // A thaw is a wish like any other, and another bid may have the place.
     const bool decided = !allocation_.outside().is_used() && !settling_.is_on() &&
@@ -206,6 +272,9 @@ Operators::Outcome Operators::outcome(const JobId& id, const NodeName& name, boo
 // Whether the order still stands. If not, somebody has wished otherwise since.
 bool Operators::is_wished(const Job& job, const NodeName& name, bool freezes) {
     if (freezes) return holds_back(job.record.hold) || job.once == NodeName{};
+    const Loan& loan = *job.record.loan;
+    if (const std::string_view site = of_site(name).site; !site.empty())
+        return loan.site == site && !loan.over;
     return name.empty() || job.record.hold_node == name || job.once == name;
 }
 

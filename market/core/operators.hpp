@@ -13,6 +13,7 @@
 #include "market/core/explain.hpp"
 #include "market/core/gang_list.hpp"
 #include "market/core/job_reports.hpp"
+#include "market/core/lent_jobs.hpp"
 #include "market/core/market_context.hpp"
 #include "market/core/market_trace.hpp"
 #include "market/core/notes.hpp"
@@ -34,7 +35,7 @@ class Operators {
     Operators(const MarketContext& context, const MarketTrace& trace, Book& book, Places& places,
               Solver& solver, Notes& notes, Billing& billing, UserFunds& funds,
               const Allocation& allocation, GangList& gangs, const Explain& explain,
-              JobReports& reports, const Settling& settling, WorkList& work)
+              JobReports& reports, const Settling& settling, LentJobs& lent, WorkList& work)
         : context_(context),
           trace_(trace),
           book_(book),
@@ -48,9 +49,11 @@ class Operators {
           explain_(explain),
           reports_(reports),
           settling_(settling),
+          lent_(lent),
           work_(work) {}
 
     Result<std::string> cancel(const JobId& id, uint32_t uid);
+    // `node` may be one of a peer ("uni:n3"), or stand for any node there ("uni:").
     Result<std::string> move(const JobId& id, const NodeName& node, bool hold, uint32_t uid);
     Result<std::string> freeze(const JobId& id, bool hold, uint32_t uid);
     Result<std::string> thaw(const JobId& id, const NodeName& node_or_empty, bool hold,
@@ -66,6 +69,8 @@ class Operators {
     Result<std::string> forget(const NodeName& name, uint32_t uid, Nanos now);
 
   private:
+    Result<std::string> move_to_site(Job& job, const NodeName& name, bool hold);
+    Status may_go_to_site(const Job& job, const std::string& site) const;
     // The job, which that user may act on as it goes on.
     Result<Job*> owned(const JobId& id, uint32_t uid) const;
     Result<Job*> operated(const JobId& id, uint32_t uid, bool by_its_user);
@@ -88,6 +93,7 @@ class Operators {
     const Explain& explain_;
     JobReports& reports_;
     const Settling& settling_;
+    LentJobs& lent_;
     WorkList& work_;
 };
 

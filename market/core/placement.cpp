@@ -8,6 +8,7 @@
 
 #include "market/core/claims.hpp"
 #include "market/core/equal_jobs.hpp"
+#include "market/core/site_guests.hpp"
 
 namespace souk::market {
 
@@ -19,6 +20,12 @@ bool is_thawing(const Job& job) {
     const auto& order = job.record.order;
     if (job.record.cancel || (order && order->kind != Order::Kind::run)) return false;
     return job.phase() == JobPhase::thawing || (order && job.phase() == JobPhase::frozen);
+}
+
+// A job of this site runs on a node of another one that does not have it.
+bool is_stray(const Job& job) {
+    return job.phase() == JobPhase::running && !is_of_site(job.id()) &&
+           !of_site(job.record.report.where).site.empty();
 }
 
 // The room that the components of a gang that is to begin take on each node.
@@ -47,6 +54,7 @@ class GangRoom {
 
 void Placement::issue(Job& job, Order::Kind kind, const NodeName& node, const Reason& reason,
                       Nanos now, Outputs& out, bool stand) {
+    lent_.take_back(job, {});
     Order order = orders_.make(job, kind, node, reason.text());
     order.stand = stand;
     job.order_reason = reason;
@@ -111,11 +119,11 @@ bool Placement::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     if (Orders::in_transit(job)) return true;
-    if (is_lent(job)) {
-        if (job.phase() != JobPhase::running || !lent_.must_stop(job)) return true;
-        lent_.recall(job);
-        if (!job.failed->stuck.active)
-            issue(job, Order::Kind::suspend, {}, explain_.reason(job), now, out);
+    if (is_lent(job)) return lent_.settle(job) || place_lent(job, now, out);
+    if (is_stray(job)) {
+        if (!job.failed->stuck.active && !settling_.is_on())
+            issue(job, Order::Kind::suspend, {}, Reason::said("its own site takes it back"), now,
+                  out);
         return true;
     }
     if (job.record.unbacked) {
@@ -147,6 +155,25 @@ bool Placement::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     return place_at(job, *target, now, out);
+}
+
+// Another site has it: it is stopped there, or moves back by hand when its place here is clear.
+bool Placement::place_lent(Job& job, Nanos now, Outputs& out) {
+    if (job.phase() != JobPhase::running) return true;
+    if (lent_.must_stop(job)) {
+        lent_.recall(job);
+        if (!job.failed->stuck.active)
+            issue(job, Order::Kind::suspend, {}, explain_.reason(job), now, out);
+        return true;
+    }
+    const Node* const to = lent_.way_back(job);
+    if (!to || !places_.may_run_at(job, *to)) return true;
+    if (!places_.fits(job, *to)) {
+        wants_room_.push_back(&job);
+        return false;
+    }
+    lent_.has_place(job);
+    return true;
 }
 
 bool Placement::place_at(Job& job, const Node& target, Nanos now, Outputs& out) {

@@ -55,6 +55,7 @@ class Placement {
 
   private:
     bool place_one(Job& job, Nanos now, Outputs& out);
+    bool place_lent(Job& job, Nanos now, Outputs& out);
     bool place_at(Job& job, const Node& target, Nanos now, Outputs& out);
     bool place_gang(Job& job, Nanos now, Outputs& out);
     void make_room(const Job& blocked, const Node& node, Nanos now, Outputs& out);

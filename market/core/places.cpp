@@ -6,6 +6,7 @@
 #include <map>
 
 #include "kernel/base/fnv.hpp"
+#include "market/core/site_guests.hpp"
 
 namespace souk::market {
 
@@ -152,6 +153,10 @@ std::vector<ProviderKey> Places::barred(const Job& job) const {
     if (!job.record.report.gang.empty())
         for (const auto& [name, node] : book_.nodes())
             if (!holds_for(job, node)) keys.push_back(node.key);
+    // A job of another site that comes for one node.
+    if (const NodeName& only = *job.record.report.only_node; is_of_site(job.id()) && !only.empty())
+        for (const auto& [name, node] : book_.nodes())
+            if (name != only) keys.push_back(node.key);
     // A job that cannot leave stays where it is, whatever that node has become.
     if (const std::string& needs = *job.record.report.terms.needs;
         !needs.empty() && !is_rooted(job))

@@ -78,7 +78,9 @@ SOUK_FIELDS(market::Loan, field("site", &market::Loan::site, rule::name),
             field("over", &market::Loan::over), field("seq", &market::Loan::seq, rule::count),
             field("its_seq", &market::Loan::its_seq, rule::count),
             field("run", &market::Loan::run, rule::span),
-            field("recalled", &market::Loan::recalled),
+            field("recalled", &market::Loan::recalled), field("asked", &market::Loan::asked),
+            field("price", &market::Loan::price, rule::price),
+            field("priced", &market::Loan::priced),
             field("been", &market::Loan::been, rule::at_most(market::Loan::been_max, rule::name)));
 
 SOUK_FIELDS(market::JobRecord,  //

@@ -47,8 +47,18 @@ Status SiteGuests::may_come(const Site& site, const JobReport& r, int64_t kept) 
     if (r.phase == JobPhase::finished)  // it has never come, or is forgotten
         return fail(CauseCode::not_found, "it is not here any more");
     TRY(lets_in(site, r.user, r.terms, kept));
-    if (r.phase != JobPhase::waiting || !r.where.empty() || !r.gang.empty() || r.address)
-        return fail(CauseCode::not_possible, "only single jobs that wait come from another site");
+    const bool waits = r.phase == JobPhase::waiting && r.where.empty();
+    // It runs on a node of its own site until it is ordered here, and is frozen so long as to this
+    // one.
+    const bool runs =
+        r.phase == JobPhase::frozen && !r.in_place && of_site(r.where).site == site.name;
+    if ((!waits && !runs) || !r.gang.empty() || r.address)
+        return fail(CauseCode::not_possible,
+                    "only single jobs come from another site, and without "
+                    "an address of their own");
+    if (!r.only_node->empty() && !book_.find_node(*r.only_node))
+        return fail(CauseCode::not_found, "it has no node " + *r.only_node);
+    if (runs && !book_.find_node(r.where)) TRY(has_room_for_node(site.name));
     return book_.find_node(r.id.home) ? Status{} : has_room_for_node(site.name);
 }
 
@@ -68,9 +78,9 @@ Result<JobReport> SiteGuests::heard(const Site& site, const JobReport& report, i
     r.array = std::string();
     r.gang = std::string();
     r.component = r.components = 0;
-    r.only_node = NodeName();
     r.address = {};
     if (!known) return r;
+    r.only_node = NodeName();
     // The room that it takes is as it was when it came.
     const JobReport& before = known->record.report;
     const Money price = r.terms.max_price;

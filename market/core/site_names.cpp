@@ -30,6 +30,11 @@ Status SiteBorder::hear(JobReport& r) const {
     return hear(r.only_node);
 }
 
+Status SiteBorder::hear(SiteJob& word) const {
+    TRY(hear(word.report));
+    return hear(word.to);
+}
+
 Status SiteBorder::hear(OrderFailed& failed) const {
     TRY(hear(failed.id.home));
     return hear(failed.node);

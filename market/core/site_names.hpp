@@ -4,7 +4,7 @@
 // Pure.
 #pragma once
 
-#include "market/core/messages.hpp"
+#include "market/core/site_offer.hpp"
 
 namespace souk {
 
@@ -12,6 +12,7 @@ struct SiteBorder {
     std::string_view from, own;
     Status hear(NodeName& name) const;
     Status hear(JobReport& report) const;
+    Status hear(SiteJob& word) const;
     Status hear(OrderFailed& failed) const;
     Status hear(Order& order) const;
 

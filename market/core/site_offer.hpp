@@ -27,6 +27,8 @@ struct SiteAsk {
 // (market/core/lent_jobs.hpp). Each writes names as they are at its own site.
 struct SiteJob {  // its own market: the job as its home says
     JobReport report;
+    NodeName to;  // a node of its own site, to which it is to move from where it runs; empty: none
+    std::string address;  // of that node's agentd
     bool operator==(const SiteJob&) const = default;
 };
 struct SiteFailed {  // its own market: an order has come to nothing

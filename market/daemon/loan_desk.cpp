@@ -61,14 +61,19 @@ Status LoanDesk::heard(uint64_t number, const Connection& c, const wire::Frame& 
 
 Status LoanDesk::heard_job(uint64_t number, const std::string& site, const wire::Frame& f) {
     TRY_ASSIGN(SiteJob word, wire::unpack<SiteJob>(f.body));
-    TRY(SiteBorder({site, sites_.name()}).hear(word.report));
+    TRY(SiteBorder({site, sites_.name()}).hear(word));
     const JobId& id = word.report.id;
     // A job whose record is set aside would be a new job, and pay once more.
     if (records_.state().is_aside(kind_job, id.text())) return {};
     TRY(records_.recall(id));
     const auto who = sites_.guest_site(site);
     if (!who) return {};  // it is no peer any more
-    const Status taken = market_.site_job(*who, word.report, Loop::now());
+    // Whether a job that runs there could come is asked of a copy of the market.
+    const bool asks = word.report.phase == JobPhase::frozen && !market_.find(id);
+    const Status taken =
+        asks && !sites_.charge(site, Sites::plan_cost, market_.jobs().size())
+            ? fail(CauseCode::too_many, "your site asks too much: again in a moment")
+            : market_.site_job(*who, word, Loop::now());
     if (taken) return {};
     log_.limited("guest " + site, Loop::now(), Level::info, "a job of another site is not taken",
                  {{"JOB", id.text()}, {"site", site}, {"WHY", taken.error()}});
@@ -101,7 +106,7 @@ void LoanDesk::tell() {
     records_.state().journal().then(
         [this, words = std::move(words), failures = std::move(failures)] {
             for (const auto& failure : failures) say(failure.site, SiteFailed{failure.failed});
-            for (const auto& word : words) say(word.site, SiteJob{word.report});
+            for (const auto& word : words) say(word.site, word.word);
         });
 }
 

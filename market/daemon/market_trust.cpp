@@ -30,8 +30,13 @@ Status MarketTrust::open() {
 // Signs what the order lets its home do on other nodes. Without a ticket the home is refused there,
 // and the market hears of that.
 void MarketTrust::give_ticket(Order& order) {
-    if (!order.ticket.empty()) return;  // another site's market has given it
     const market::Job* const job = market_.find(order.id);
+    const auto is_here = [](const NodeName& node) {
+        return !node.empty() && of_site(node).site.empty();
+    };
+    // Another site's market has given that for its own node, and this one lets its own node send.
+    const bool leaves = !order.ticket.empty();
+    if (leaves && (!job || !is_here(job->record.report.where) || is_here(order.node))) return;
     auto ticket = job && ticket_ring_ ? market::Orders::ticket(*job, order) : std::nullopt;
     if (!ticket) return;
     // Nodes reckon by this clock, so they hear of it before the first ticket after it was set.
@@ -58,7 +63,7 @@ void MarketTrust::give_ticket(Order& order) {
     if (!sealed)
         return log_.limited("seal", Loop::now(), Level::error, "an order goes without a ticket",
                             {{"JOB", order.id.text()}, {"WHY", sealed.error()}});
-    order.ticket = std::move(*sealed);
+    (leaves ? order.source_ticket : order.ticket) = std::move(*sealed);
     log_.limited("ticket", Loop::now(), Level::info, "a ticket is issued",
                  {{"JOB", order.id.text()},
                   {"number", ticket->number},

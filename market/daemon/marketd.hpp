@@ -73,6 +73,7 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     }
     void site_up(const std::string& site) override { loans_.site_up(site); }
     void site_down(const std::string& site) override { loans_.site_down(site); }
+    bool knows_node(const std::string& name) const override { return market_.find_node(name); }
     bool knows_account(uint32_t uid) const override {
         return market_.users().contains(uid) ||
                market_.ledger().accounts().contains(market::Holder::user(uid));

@@ -42,7 +42,7 @@ bool is_away(const market::Job& job) {
 // Nothing keeps it back now, and it has no place here.
 bool is_free(const market::Job& job) {
     return job.reported && job.record.report.waits_for.empty() && !job.record.cancel &&
-           job.record.hold == market::Hold::none && !job.record.order;
+           job.record.hold == market::Hold::none && !job.once && !job.record.order;
 }
 
 }  // namespace

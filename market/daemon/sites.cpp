@@ -308,7 +308,12 @@ Result<std::string> Sites::foreign(wire::CtlRequest& request) const {
         if (site == name_) site.clear();
     }
     if (!names_jobs(request.verb)) return site;
+    const bool moves = request.verb == "move";
     for (std::string& word : request.args) {
+        if ((moves || request.verb == "await") && &word == request.args.data() + 1) {
+            TRY(read_destination(word, moves));
+            continue;
+        }
         // "array=lab:n1.7[1-3]", "range=lab:n1.7-9"
         const size_t begin = word.starts_with("array=") || word.starts_with("range=") ? 6 : 0;
         const std::string of(of_site(std::string_view(word).substr(begin)).site);
@@ -323,6 +328,29 @@ Result<std::string> Sites::foreign(wire::CtlRequest& request) const {
         site = of;
     }
     return site;
+}
+
+// A job may go to another site's node ("uni:n3") or to any there ("uni:", or "uni" if no node here
+// has that name). The name of the own site is taken from its nodes.
+Status Sites::read_destination(std::string& node, bool moves) const {
+    if (peers_.contains(node) && !listener_.knows_node(node)) node += ':';
+    const auto [site, rest] = of_site(node);
+    if (site.empty()) return {};
+    const std::string name(site);
+    if (name == name_) {
+        node.erase(0, name.size() + 1);
+        return {};
+    }
+    if (!rest.empty() && !valid_node_name(rest))
+        return fail(CauseCode::invalid, "'" + node.substr(0, 100) + "' is no node of a site");
+    const auto peer = peers_.find(name);
+    if (peer == peers_.end())
+        return fail(CauseCode::not_found, "there is no peer " + name + " (souk peer list)");
+    if (moves && !lends(name))
+        return fail(CauseCode::away, "site " + name +
+                                         " is not connected, or of a version that "
+                                         "takes no jobs");
+    return {};
 }
 
 bool Sites::refuse(uint64_t number, const wire::CtlRequest& request, const Error& why) {

@@ -34,6 +34,7 @@ class SiteListener {
     virtual void site_down(const std::string& site) = 0;
     // Whether that user has money, or has had some, in this market.
     virtual bool knows_account(uint32_t uid) const = 0;
+    virtual bool knows_node(const std::string& name) const = 0;
 };
 
 // Welcome::knows of a market: jobs may be given to it.
@@ -133,6 +134,7 @@ class Sites {
     Status pass(uint64_t number, const std::string& site, const wire::CtlRequest& request);
     bool refuse(uint64_t number, const wire::CtlRequest& request, const Error& why);
     Result<std::string> foreign(wire::CtlRequest& request) const;
+    Status read_destination(std::string& node, bool moves) const;
     Peer& known(const SitePeer& record);
     void tell_terms(const Peer& peer);
     void know();

@@ -28,6 +28,39 @@ START_TEST(a_move_is_durable_before_the_source_hears_of_it) {
 }
 END_TEST
 
+START_TEST(each_end_of_a_move_between_sites_is_shown_the_ticket_of_its_own_site) {
+    Bench b;
+    b.running();
+    const auto go = [&](const char* node, const char* ticket, const char* source) {
+        Order o;
+        o.id = b.job().id;
+        o.seq = ++b.seq;
+        o.node = node;
+        o.address = "10.0.0.9:1";
+        o.ticket = ticket;
+        o.source_ticket = source;
+        b.out.clear();
+        b.h.order(o, b.now, b.out);
+    };
+    const auto shown = [&](GuestVerb verb) {
+        for (const auto& o : b.out)
+            if (const auto* g = std::get_if<home::ToGuest>(&o); g && g->command.verb == verb)
+                return g->command.ticket;
+        return std::string("none");
+    };
+    go("uni:n3", "theirs", "ours");
+    ck_assert_text(shown(GuestVerb::prepare), "theirs");
+    b.event("n2", 1, GuestState::dump_ready).event("uni:n3", 2, GuestState::prepared);
+    ck_assert_text(shown(GuestVerb::ship), "ours");
+    b.event("uni:n3", 2, GuestState::failed, "no room");
+    // the next one is within the site, and has one ticket for both
+    go("n4", "one", "");
+    ck_assert_text(shown(GuestVerb::prepare), "one");
+    b.event("n2", 1, GuestState::dump_ready).event("n4", 3, GuestState::prepared);
+    ck_assert_text(shown(GuestVerb::ship), "one");
+}
+END_TEST
+
 START_TEST(what_was_lost_with_a_connection_is_sent_again) {
     // Each step of a move and a freeze, when a guest is back. Before, a lost ship waited for its
     // limit, a lost freeze for ever.
@@ -306,6 +339,7 @@ START_TEST(a_dump_left_over_from_a_move_given_up_is_made_ready_again) {
 END_TEST
 
 UNIT_SUITE(home_moves, a_move_is_durable_before_the_source_hears_of_it,
+           each_end_of_a_move_between_sites_is_shown_the_ticket_of_its_own_site,
            what_was_lost_with_a_connection_is_sent_again,
            a_lost_ship_of_a_thaw_is_sent_again_only_if_the_image_is_still_expected,
            a_thaw_where_the_image_lies_needs_no_transfer,

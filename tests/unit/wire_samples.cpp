@@ -232,8 +232,10 @@ for (auto& send : v.sends)
 return v;
 END SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()};
 END SAMPLE(Order) const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::give_up);
-return {d.id(),   d.counter(),  kind,     d.node(), d.address(), {d.up_to(money_max.micro)},
+Order v{d.id(),   d.counter(),  kind,     d.node(), d.address(), {d.up_to(money_max.micro)},
         d.line(), d.bytes(500), d.flag(), d.flag(), d.flag()};
+v.source_ticket = d.bytes(500);
+return v;
 END SAMPLE(Ticket) Ticket v{d.id(),
                             d.counter(),
                             d.u32(),
@@ -280,7 +282,7 @@ END SAMPLE(SiteOffer) return {d.counter(),
                               {d.up_to(INT64_MAX / 10)},
                               {d.up_to(INT64_MAX / 10)}};
 END SAMPLE(PeerSites) return {d.line(255), d.places()};
-END SAMPLE(SiteJob) SiteJob v{sample<JobReport>(r)};
+END SAMPLE(SiteJob) SiteJob v{sample<JobReport>(r), d.node_or_none(), d.address()};
 return v;
 END SAMPLE(SiteFailed) SiteFailed v{sample<OrderFailed>(r)};
 return v;

@@ -239,7 +239,7 @@ const std::vector<VerbHelp> verbs_help = {
      "end a job, or all jobs of the array that it is the first of (ID[LIST]: these elements, "
      "ID-NUMBER: all between); with --name, --user or --all several"},
     {"offers ID", "what other sites have offered for a job that waits (srun --sites)"},
-    {"move ID NODE", "move a job to a node"},
+    {"move ID NODE", "move a job to a node, or to a peer: SITE[:NODE]"},
     {"freeze ID", "freeze a job"},
     {"thaw ID [NODE]", "let a frozen job run (there)"},
     {"hold ID...", "keep jobs of yours from running, or freeze them, until they are released"},
@@ -343,7 +343,10 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
             question.args.push_back(id.text());
         } else {
             if (word.empty()) return fail(std::string(name) + ": a node's name is missing");
-            if (!valid_node_name(of_site(word).rest))
+            const auto [site, node] = of_site(word);
+            const bool any_there =
+                verb->name == std::string_view("move") && !site.empty() && node.empty();  // "uni:"
+            if (!valid_node_name(node) && !any_there)
                 return fail("'" + std::string(word) + "' is not a node name");
             question.args.emplace_back(word);
         }
