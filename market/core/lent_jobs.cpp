@@ -42,7 +42,7 @@ Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
     const JobReport& r = job.record.report;
     // An operator's wish names a place here.
     if (!may_go(job, site) || r.phase != JobPhase::waiting || job.record.order || !job.reported ||
-        job.once)
+        job.once || must_stop(job))
         return fail("job " + job.id().text() + " does not go to site " + site + " now");
     Loan loan = *job.record.loan;
     loan.site = site;

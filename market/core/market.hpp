@@ -116,8 +116,10 @@ class Market {
     void set_calendar(Nanos unix_minus_now, Nanos zone = {}) {
         if (std::exchange(context_.zone, zone) != zone) funds_.hours_changed();
         const Nanos was = std::exchange(context_.calendar, unix_minus_now);
-        if (std::max(was - unix_minus_now, unix_minus_now - was) > Nanos::from_ms(100))
+        if (std::max(was - unix_minus_now, unix_minus_now - was) > Nanos::from_ms(100)) {
             reservations_.changed();
+            funds_.hours_changed();
+        }
     }
     void started(Nanos now);
     // To be called before the report of a job that is not known here (find) and was stored as
@@ -270,6 +272,7 @@ class Market {
         return book_.lost_addresses();
     }
     bool day_is_spent(const User& user) const { return book_.day_is_spent(user); }
+    bool may_not_run(const User& user) const { return book_.may_not_run(user); }
     const std::vector<SolverSetting>& settings() const { return book_.meta().settings; }
     uint64_t refused_of_home(const NodeName& home) const { return reports_.refused_of_home(home); }
     const Ledger& ledger() const { return ledger_; }

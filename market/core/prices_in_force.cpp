@@ -48,10 +48,11 @@ bool PricesInForce::take(const Payment& p, Nanos now) {
 std::vector<JobKey> PricesInForce::held() const {
     std::vector<JobKey> all;
     for (const auto& [name, node] : book_.nodes()) {
-        if (Places::usable(node)) continue;
+        if (Places::usable(node) || !solver_.provider(node.key)) continue;
         for (const auto& [id, job] : node.jobs)
             if (job->phase() == JobPhase::running && job->record.report.where == name &&
-                !job->record.unbacked && !booked_price(*job) && job->in_solver)
+                !job->record.unbacked && !booked_price(*job) && job->in_solver &&
+                job->record.price > std::min(node.record.report.reserve, job->bid))
                 all.push_back(job->key);
     }
     return all;
@@ -59,6 +60,7 @@ std::vector<JobKey> PricesInForce::held() const {
 
 void PricesInForce::lower_held(Nanos now) {
     constexpr uint64_t steps_max = 100'000;  // about 10 ms
+    constexpr ptrdiff_t slice = 16;
     constexpr int64_t pace_per_one_ns = 1'000'000;
     if (now < lower_at_) return;
     std::vector<JobKey> keys = held();
@@ -73,7 +75,8 @@ void PricesInForce::lower_held(Nanos now) {
         if (!node || !job) continue;
         if (!std::exchange(node->accepting, true)) MUST(trial.change_provider(place, *node));
         // Nothing but its node keeps it where it is. A component stays: its gang is not told here.
-        if (book_.job_of(key)->reported && !Places::is_rooted(*book_.job_of(key)) &&
+        const Job& known = *book_.job_of(key);
+        if (known.reported && !Places::is_rooted(known) && !is_component(known) &&
             std::exchange(job->pin, Pin::free) == Pin::stay)
             trial.change_job(key, *job);
     }
@@ -84,22 +87,25 @@ void PricesInForce::lower_held(Nanos now) {
     // Those come first whose turn was not last time.
     std::sort(keys.begin(), keys.end());
     std::rotate(keys.begin(), std::upper_bound(keys.begin(), keys.end(), lowered_), keys.end());
-    uint64_t steps = 0;
     std::vector<Payment> found = std::move(start.payments);
-    while (!keys.empty() && steps < steps_max)
-        for (const Payment& one : trial.more_prices(keys, steps_max - steps, steps)) {
-            lowered_ = one.job;
-            found.push_back(one);
-        }
+    for (uint64_t all_steps = 0, steps = 0; !keys.empty() && all_steps < steps_max;) {
+        const auto end = keys.begin() + std::min(std::ssize(keys), slice);
+        std::vector<JobKey> some(keys.begin(), end);
+        lowered_ = some.back();
+        keys.erase(keys.begin(), end);
+        for (const Payment& one : trial.more_prices(some, steps_max, steps)) found.push_back(one);
+        all_steps += steps + solver_.jobs();
+    }
     for (const Payment& p : found) {
         Job* const job = book_.job_of(p.job);
         if (!job || !holds(*job) || job->phase() != JobPhase::running || job->record.unbacked ||
             booked_price(*job))
             continue;
+        // One that would be elsewhere has a place that others would pay more for.
         const Node* const node = book_.find_node(job->record.report.where);
-        const Money least = node ? std::min(node->record.report.reserve, job->bid) : Money{};
-        const Money price = std::max(p.price, least);
-        if (node && price < job->record.price) billing_.set_price(*job, price, now);
+        if (!node || node->key != p.provider) continue;
+        const Money price = std::max(p.price, std::min(node->record.report.reserve, job->bid));
+        if (price < job->record.price) billing_.set_price(*job, price, now);
     }
 }
 

@@ -150,11 +150,17 @@ class Integral {
         return held;
     }
     bool is_own(const PayerBid& bid, const PayerBid& q) const {
-        return by_user_ && bid.user == q.user && !bid.whole;
+        return by_user_ && bid.user == q.user;
     }
     // Whether one that ranks before q might take such a room if it were free. At worst a yes is
-    // wrong, which costs time alone.
+    // wrong, which costs time alone. Of gangs it is not known which places they take, so none says
+    // anything about its own components and those of its user.
     bool is_wanted(const PayerBid& q, const std::vector<HeldRoom>& held) const {
+        const auto is_own_gang = [&](const PayerBid& b) { return b.whole && is_own(b, q); };
+        if (q.gang != Allocator::none ||
+            (!held.empty() &&
+             std::any_of(bids_.begin(), bids_.begin() + std::ssize(taken_), is_own_gang)))
+            return false;
         for (const HeldRoom& h : held)
             for (size_t i = 0; i < taken_.size(); ++i)
                 if (taken_[i] > h.place && machines_[h.place].reserve <= bids_[i].value &&

@@ -382,7 +382,12 @@ PromiseOffer Reservations::promise_offer(const Job& job, Nanos now) const {
     return offer;
 }
 
+bool Reservations::is_in_hours(const Job& job, Span span) const {
+    return job.user->is_open(context_.second_of_week(span.start), span.end - span.start);
+}
+
 std::optional<Money> Reservations::price_at(const Job& job, const Node& node, Span span) const {
+    if (!is_in_hours(job, span)) return std::nullopt;
     if (!forecast_) forecast_.emplace(bids_.history().rows());
     const Nanos length = span.end - span.start;
     if (length.ns <= 0 || length > span_most || span.end > unix_ + ahead_most) return std::nullopt;
@@ -432,7 +437,6 @@ bool Reservations::is_too_much(const std::vector<const Job*>& all, Nanos unix) c
     for (const Job* const job : all) {
         const Booking& b = *job->record.report.terms.booking;
         if (b.span > span_most || b.start > unix + ahead_most) return true;
-        if (!user.is_open(context_.second_of_week(std::max(b.start, unix)), b.span)) return true;
         cpus += job->record.report.terms.cpus;
     }
     const UserLimits& limits = user.record.limits;
@@ -536,6 +540,7 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
 // The larger ones choose first. Empty: one of them finds none.
 std::vector<Reservations::Pick> Reservations::picks_of(const std::vector<Job*>& all, Span span,
                                                        bool for_any_price) const {
+    if (!is_in_hours(*all.front(), span)) return {};
     if (!forecast_) forecast_.emplace(bids_.history().rows());
     std::vector<std::pair<Money, const Node*>> nodes;
     for (const auto& [name, node] : book_.nodes())

@@ -127,6 +127,8 @@ class Reservations : private PlacesAhead {
     bool is_too_much(const std::vector<const Job*>& all, Nanos unix) const;
     void ask(const JobId& id, Nanos unix, std::set<std::string>& gangs);
     void ask_promise(Job& job, Nanos unix);
+    // The span lies in the hours of the job's user.
+    bool is_in_hours(const Job& job, Span span) const;
     std::optional<Money> price_at(const Job& job, const Node& node, Span span) const override;
     Money asked_at(const Job& job, const Node& node, Span span) const override;
     std::vector<Nanos> moments_after(Nanos from) const override;

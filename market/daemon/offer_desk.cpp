@@ -40,9 +40,10 @@ bool is_away(const market::Job& job) {
 }
 
 // Nothing keeps it back now, and it has no place here.
-bool is_free(const market::Job& job) {
-    return job.reported && job.record.report.waits_for.empty() && !job.record.cancel &&
-           job.record.hold == market::Hold::none && !job.once && !job.record.order;
+bool is_free(const market::Market& market, const market::Job& job) {
+    return job.reported && !market.may_not_run(*job.user) && job.record.report.waits_for.empty() &&
+           !job.record.cancel && job.record.hold == market::Hold::none && !job.once &&
+           !job.record.order;
 }
 
 }  // namespace
@@ -95,7 +96,7 @@ void OfferDesk::look() {
 void OfferDesk::give(const JobId& id, Nanos now) {
     const market::Job* const job = market_.find(id);
     const OfferRounds::Round* const round = rounds_.of(id);
-    if (!job || !round || !round->chosen || !lets_go(*job) || !is_free(*job)) return;
+    if (!job || !round || !round->chosen || !lets_go(*job) || !is_free(market_, *job)) return;
     const std::string site = round->answers[*round->chosen].site;
     if (!sites_.lends(site) || !market_.lend(id, site, now)) return;
     steps_.wake();
@@ -105,7 +106,7 @@ void OfferDesk::ask_about(const JobId& id, Nanos now) {
     const market::Job* const job = market_.find(id);
     if (job && is_away(*job)) return rounds_.later(id, now);
     if (!job || !lets_go(*job)) return rounds_.forget(id);
-    if (!is_free(*job)) return rounds_.later(id, now);
+    if (!is_free(market_, *job)) return rounds_.later(id, now);
     const JobReport& report = job->record.report;
     std::vector<std::string> sites = sites_.that_let_come(*report.terms.sites);
     std::erase_if(sites, [&](const std::string& site) { return !market_.may_go(id, site); });

@@ -71,6 +71,31 @@ START_TEST(the_last_price_holds_while_a_node_takes_nobody) {
 }
 END_TEST
 
+START_TEST(a_guest_of_a_node_that_is_away_pays_no_less_because_others_would_have_its_place) {
+    World w;
+    w.calendar = s(1'000);
+    w.market->set_calendar(w.calendar);
+    w.add_node("n1", 100, 1);
+    w.add_node("n2", 50, 1);
+    w.run_for(s(4));
+    const JobId a = w.submit_as(1'000, "n2", 20), b = w.submit_as(2'000, "n2", 18);
+    w.run_for(s(5));
+    ck_assert_text(w.where(a), "n1");
+    const Money price = w.market->find(a)->record.price;
+    ck_assert(price > Money::units(9));
+    w.disconnect("n1");
+    w.jobs[b].report.terms.max_price = Money::units(50);
+    w.tell(w.jobs[b]);
+    w.run_for(s(300));
+    ck_assert_text(w.where(a), "n1");
+    ck_assert(w.market->find(a)->record.price == price);
+    // When nobody bids for it any more, it falls.
+    w.end(w.jobs[b]);
+    w.run_for(s(100));
+    ck_assert(w.market->find(a)->record.price == Money::units(1));
+}
+END_TEST
+
 START_TEST(a_home_that_is_away_pays_what_others_would) {
     World w;
     w.add_node("n1", 100, 1);
@@ -278,6 +303,7 @@ END_TEST
 UNIT_SUITE(market_bills, a_sum_is_the_last_word_where_a_run_ended_or_a_new_one_began,
            what_ran_while_the_market_was_away_is_billed_at_the_last_price,
            the_last_price_holds_while_a_node_takes_nobody,
+           a_guest_of_a_node_that_is_away_pays_no_less_because_others_would_have_its_place,
            a_home_that_is_away_pays_what_others_would,
            a_job_that_began_while_the_market_was_away_is_billed_for_all_of_it,
            a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_for_what_it_ran_there,

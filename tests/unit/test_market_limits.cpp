@@ -376,7 +376,7 @@ START_TEST(a_user_with_hours_runs_in_them_alone_by_the_local_clock) {
     w.zone = hour;
     w.market->set_calendar(w.calendar, w.zone);
     UserLimits limits;
-    limits.hours = "thu 8:00-10:00; fri 20:00-2:00";
+    limits.hours = "thu 8:00-9:30; fri 20:00-2:00";
     w.limit(alice, limits);
     const JobId a = w.job(alice, 50), b = w.job(bob, 40);
     const auto runs_at = [&](Nanos unix) {
@@ -385,15 +385,24 @@ START_TEST(a_user_with_hours_runs_in_them_alone_by_the_local_clock) {
         if (w.where(a) == "n1") return true;
         ck_assert(!w.market->find(a)->record.order);
         ck_assert_text(w.comment(a),
-                       "user alice may run jobs thu 8:00-10:00; fri 20:00-2:00 "
+                       "user alice may run jobs thu 8:00-9:30; fri 20:00-2:00 "
                        "alone, by the market's clock");
         return false;
     };
     ck_assert(!runs_at(hour));
     ck_assert(!runs_at(Nanos{7 * hour.ns} - s(1)));
     ck_assert(runs_at(Nanos{7 * hour.ns} + s(1)));
-    ck_assert(runs_at(Nanos{9 * hour.ns} - s(1)));
-    ck_assert(!runs_at(Nanos{9 * hour.ns} + s(1)));
+    const Nanos half{hour.ns / 2};
+    ck_assert(runs_at(Nanos{8 * hour.ns} + half - s(1)));
+    ck_assert(!runs_at(Nanos{8 * hour.ns} + half + s(1)));
+    // The clock is set back, and then the zone is another one for a moment.
+    w.calendar = w.calendar - s(60);
+    w.market->set_calendar(w.calendar, w.zone);
+    ck_assert(runs_at(Nanos{8 * hour.ns} + half - s(50)));
+    w.market->set_calendar(w.calendar, Nanos{3 * hour.ns});
+    ck_assert(!runs_at(Nanos{8 * hour.ns} + half - s(45)));
+    w.market->set_calendar(w.calendar, w.zone);
+    ck_assert(runs_at(Nanos{8 * hour.ns} + half - s(40)));
     // Summer begins: the clock goes forward.
     w.zone = Nanos{2 * hour.ns};
     w.market->set_calendar(w.calendar, w.zone);

@@ -342,6 +342,31 @@ START_TEST(who_is_held_back_gives_nobody_room_and_a_user_buys_within_his_limit) 
 }
 END_TEST
 
+START_TEST(a_user_buys_within_his_hours_and_no_more_than_he_may_reserve) {
+    World w = world();
+    w.add_node("n1", 100, 1, 8);
+    w.run_for(s(2));
+    UserLimits limits;
+    limits.hours = "mon 0:10-0:20";
+    ck_assert(w.market->set_limits(8, "u8", limits, 0, w.now).has_value());
+    const auto sold = [&](int64_t from, int64_t span, int32_t cpus = 1) {
+        const JobId id = book(w, "n1", 60, {.start_s = from, .span_s = span, .cpus = cpus}, 8);
+        w.run_for(s(3));
+        return contract(w, id).is_sold();
+    };
+    ck_assert(!sold(550, 300));
+    ck_assert(sold(600, 600));
+    ck_assert(!sold(1'000, 201));
+    limits.reserve = 3;
+    ck_assert(w.market->set_limits(8, "u8", limits, 0, w.now).has_value());
+    ck_assert(!sold(700, 300, 3));
+    ck_assert(sold(700, 300, 2));
+    limits.reserve = 0;
+    ck_assert(w.market->set_limits(8, "u8", limits, 0, w.now).has_value());
+    ck_assert(!sold(700, 300));
+}
+END_TEST
+
 START_TEST(nobody_leaves_for_a_job_that_may_not_start_and_it_gets_its_place_when_it_may) {
     World w = world();
     w.add_node("n1", 100, 1, 2);
@@ -439,7 +464,8 @@ START_TEST(random_reservations_are_kept) {
 }
 END_TEST
 
-UNIT_SUITE(reservations, a_place_is_kept_from_the_second_for_which_it_was_sold,
+UNIT_SUITE(reservations, a_user_buys_within_his_hours_and_no_more_than_he_may_reserve,
+           a_place_is_kept_from_the_second_for_which_it_was_sold,
            no_more_is_sold_than_there_is_and_the_next_time_is_told,
            many_requests_beside_many_places_are_looked_at_some_at_a_time,
            a_price_of_a_time_to_come_is_the_owners_or_what_the_history_says,
