@@ -171,8 +171,8 @@ constexpr auto words = std::to_array<CauseWords>({
     {not_carried_out, "not_carried_out", "{text}",
      "the market's order was not carried out in time, or cannot be"},
     {file_not_opened, "file_not_opened", "{text}",
-     "the job has that file open, and it cannot be opened at its destination: it is missing there, "
-     "or its user may not open it"},
+     "the job has that file open, or watches it, and it cannot be opened at its destination: it is "
+     "missing there, or its user may not open it. It thaws when it is there"},
     {other_files, "other_files",
      "the shared directories of the job's home {home} are other file systems here",
      "a job of --files=auto in a shared directory (shared_files) goes to other nodes"},

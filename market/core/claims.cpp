@@ -115,7 +115,7 @@ void shorten(JobReport& r, const JobReport& before) {
     if (FilesUse* const files = r.files.stored()) cut(files->waits);
     if (r.places.size() > names_kept) r.places.erase(r.places.begin(), r.places.end() - names_kept);
     if (before.terms.max_price.micro <= 0) return;
-    // What asks for less is taken, as its user may want something back.
+    // A wish for less is taken, as its user may want something back.
     const JobTerms& then = before.terms;
     if (r.terms.needs->size() > then.needs->size()) r.terms.needs = then.needs;
     if (r.terms.resources->size() > then.resources->size()) r.terms.resources = then.resources;

@@ -45,7 +45,7 @@ struct MarketContext {
     Nanos zone = {};  // what to add to Unix time for the market's local time
 
     Nanos unix(Nanos now) const { return now + calendar; }
-    // Of a Unix time, in the market's local week, from Monday on.
+    // Counts from Monday 0:00, as the market's local clocks show that Unix time.
     int32_t second_of_week(Nanos unix) const {
         constexpr int64_t monday_s = 3 * 86'400;  // 1970-01-01 was a Thursday
         const int64_t local = (unix + zone).ns / 1'000'000'000 + monday_s;

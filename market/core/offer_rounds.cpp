@@ -53,7 +53,7 @@ void OfferRounds::note(const JobId& id, uint32_t uid, const JobTerms& terms, Nan
     Entry& entry = is_new ? jobs_[id] : known->second;
     if (is_new) {
         entry.uid = uid;
-        // Who comes anew goes behind all who wait: coming and going gains nothing.
+        // A user who comes anew goes behind all who wait: coming and going gains nothing.
         const auto [user, is_first] = users_.try_emplace({id.home, uid}, User{{}, 0, next_});
         ++user->second.jobs;
         if (is_first) ++homes_.try_emplace(id.home, Home{{}, 0, next_}).first->second.users;

@@ -17,8 +17,8 @@ from fake import LIMIT, answer
     (["user", "limit", "7", "--cpus", "none", "--spend-per-day", "1.5"],
      ["user-limit", "7", "spend-per-day=1.5", "cpus=none"]),
     (["user", "unlimit", "me"],
-     ["user-limit", "me", "spend-per-day=none", "jobs=none", "cpus=none", "credit=none",
-      "allowance=none"]),
+     ["user-limit", "me", "spend-per-day=none", "jobs=none", "cpus=none", "reserve=none",
+      "hours=none", "credit=none", "allowance=none"]),
     (["user", "limit", "me", "--allowance", "3", "--every", "week", "--expires"],
      ["user-limit", "me", "allowance=3", "every=week", "expires=yes"])])
 def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, asked):
@@ -29,9 +29,9 @@ def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, aske
     out = process.communicate(timeout=LIMIT)[0].decode()
     assert process.returncode == 0
     assert out == ("" if args[1] != "show" else
-                   "User  UID  Spend/day  Today  Jobs  Run  CPUs  In use  Held  Credit  "
+                   "User  UID  Spend/day  Today  Jobs  Run  CPUs  In use  Held  Hours  Credit  "
                    "Allowance  Left\n"
-                   "me      7       none    1.5     2    1  none       1     3    none  "
+                   "me      7       none    1.5     2    1  none       1     3  none     none  "
                    "none       none\n")
 
 

@@ -16,7 +16,7 @@ Status known_zone(const std::string& zone);
 // Counts seconds from Monday 00:00, as clocks in that zone show it; an unknown zone is taken for
 // UTC.
 int32_t second_of_week(const std::string& zone, int64_t unix_s);
-// What clocks in that zone are ahead of UTC then.
+// Returns how far clocks in that zone are ahead of UTC then.
 Nanos ahead_of_utc(const std::string& zone, int64_t unix_s);
 
 }  // namespace souk
