@@ -3,9 +3,9 @@
 // them elsewhere. It has asked the kernel for that (arch_prctl(2), ARCH_REQ_XCOMP_PERM), and CRIU
 // knows nothing of it: the next instruction of the kind would end the process (SIGILL).
 //
-// What a thread has in its tiles CRIU does not carry either, nor how they are configured. A program
-// may do that once in each thread and never release them (ggml does), so such a job waits for its
-// program, and not for a moment.
+// CRIU carries neither the contents of a thread's tiles nor their configuration, so a job with a
+// thread that has configured them is refused. A program may do that once in each thread and never
+// release them (ggml does), so the refusal counts as lasting and is not tried again at once.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdbool.h>

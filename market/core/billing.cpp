@@ -249,7 +249,6 @@ void Billing::take_back(Job& job, const use_check::Difference& d, Nanos now) {
         spend(*job.user, Money{-back.micro});
         paid_ -= back;
         payee.record.earned -= back;
-        let_go_on();
         if (r.finish_seq > 0) {
             book_.meta().retired -= back;
             book_.save_meta();
@@ -266,6 +265,7 @@ void Billing::take_back(Job& job, const use_check::Difference& d, Nanos now) {
         if (context_.log) receipt.decided_from = receipt.decided_to = context_.log->number();
         const Receipt& posted = ledger_.post(std::move(receipt));
         if (context_.log) context_.log->taken_back(job, posted, context_.unix(now));
+        let_go_on();
         notes_.of(job);
         alarms_.set(job);
     }

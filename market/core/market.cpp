@@ -10,6 +10,17 @@
 #include "market/core/quoter.hpp"
 
 namespace souk::market {
+namespace {
+
+// Terms of another site's job as they count here: its project is of that site, which may also say
+// more than it should.
+JobTerms terms_here(const JobTerms& theirs) {
+    JobTerms terms = told_to_sites(theirs);
+    terms.project.clear();
+    return terms;
+}
+
+}  // namespace
 
 Market::Market(MarketOptions options)
     : context_{std::move(options), {}},
@@ -367,12 +378,10 @@ Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
     return quote;
 }
 
-// Its user and its project are of the other site, which may also say more than it should.
 Result<Quote> Market::quote_for_site(const JobTerms& terms, Nanos now) const {
     QuoteRequest request;
     request.uid = UINT32_MAX;
-    request.terms = told_to_sites(terms);
-    request.terms.project.clear();
+    request.terms = terms_here(terms);
     TRY_ASSIGN(Quote quote, this->quote(request, now));
     if (!quote.runs) return fail(CauseCode::not_possible, quote.why);
     return quote;
@@ -394,8 +403,6 @@ SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos 
         return no({CauseCode::not_possible, "the job has been here"});
     const auto quote = quote_for_site(t, now);
     if (!quote) return no({CauseCode::not_possible, quote.error().message});
-    JobTerms told = told_to_sites(t);
-    told.project.clear();
     const Quote::Place& place = quote->places.front();
     offer.price = std::max(place.price, site.terms->least);
     offer.speed = place.speed;
@@ -409,7 +416,7 @@ SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos 
     c.memory_mb = t.memory_mb;
     c.sold = unix;
     if (quote->others_first) offer.starts_in = reservations_.clearing_of(c);
-    if (reservations_.keep_offered(of, told, c, now)) offer.held_for = kept;
+    if (reservations_.keep_offered(of, terms_here(t), c, now)) offer.held_for = kept;
     return offer;
 }
 

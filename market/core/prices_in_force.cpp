@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernel/base/check.hpp"
+#include "market/core/gang_list.hpp"
 #include "market/core/orders.hpp"
 #include "market/core/places.hpp"
 
@@ -45,15 +46,19 @@ bool PricesInForce::take(const Payment& p, Nanos now) {
     return billing_.set_price(*job, std::clamp(p.price, least, job->bid), now);
 }
 
+// Whether the job runs there for a price that the market finds, above the least that it may be.
+bool PricesInForce::may_fall(const Job& job, const Node& node) {
+    return job.phase() == JobPhase::running && job.record.report.where == node.id() &&
+           !job.record.unbacked && !booked_price(job) && job.in_solver &&
+           job.record.price > std::min(node.record.report.reserve, job.bid);
+}
+
 std::vector<JobKey> PricesInForce::held() const {
     std::vector<JobKey> all;
     for (const auto& [name, node] : book_.nodes()) {
         if (Places::usable(node) || !solver_.provider(node.key)) continue;
         for (const auto& [id, job] : node.jobs)
-            if (job->phase() == JobPhase::running && job->record.report.where == name &&
-                !job->record.unbacked && !booked_price(*job) && job->in_solver &&
-                job->record.price > std::min(node.record.report.reserve, job->bid))
-                all.push_back(job->key);
+            if (may_fall(*job, node)) all.push_back(job->key);
     }
     return all;
 }
@@ -97,13 +102,10 @@ void PricesInForce::lower_held(Nanos now) {
         all_steps += steps + solver_.jobs();
     }
     for (const Payment& p : found) {
-        Job* const job = book_.job_of(p.job);
-        if (!job || !holds(*job) || job->phase() != JobPhase::running || job->record.unbacked ||
-            booked_price(*job))
-            continue;
         // One that would be elsewhere has a place that others would pay more for.
-        const Node* const node = book_.find_node(job->record.report.where);
-        if (!node || node->key != p.provider) continue;
+        Job* const job = book_.job_of(p.job);
+        const Node* const node = book_.node_of(p.provider);
+        if (!job || !node || !holds(*job) || !may_fall(*job, *node)) continue;
         const Money price = std::max(p.price, std::min(node->record.report.reserve, job->bid));
         if (price < job->record.price) billing_.set_price(*job, price, now);
     }

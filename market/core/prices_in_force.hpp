@@ -50,6 +50,7 @@ class PricesInForce final : private PriceRounds::Payers {
     void reckoned(const Solver::PriceStart& round, Nanos now) const override;
     void reckoned(std::span<const Payment> some, Nanos now) const override;
     bool holds(const Job& job) const;
+    static bool may_fall(const Job& job, const Node& node);
     std::vector<JobKey> held() const;
     Surplus surplus() const;
 

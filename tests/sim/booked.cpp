@@ -148,14 +148,7 @@ void Cluster::order_comes(Node& n, const Order& order) {
             leave_watch_.to_stay(order.id, name, now_);
     say("market -> ", n.name, " job ", order.id.text(), " ", to_string(order.kind), " ", order.node,
         " ", order.seq);
-    home_step(n, [&](Home& h, home::Outputs& out) {
-        const HomeJob* job = h.find(order.id);
-        if (order.kind == Order::Kind::abort && job && job->phase != JobPhase::finished &&
-            order.seq > job->order_seq)
-            world_.truths[order.id].cancelled = true;
-        if (order.kind == Order::Kind::give_up) world_.truths[order.id].given_up = true;
-        h.order(order, now_, out);
-    });
+    home_takes(n, order);
 }
 
 // A home ends a job that nobody has cancelled: its time must be over.

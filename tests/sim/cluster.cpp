@@ -400,14 +400,18 @@ void Cluster::market_send(const JobId& id, Order::Kind kind, bool stand) {
             : order.kind == Order::Kind::suspend ? std::string(order.stand ? " stop" : " suspend")
             : order.kind == Order::Kind::abort   ? std::string(" abort")
                                                  : std::string(" give up"));
-        home_step(on, [&](Home& h, home::Outputs& out) {
-            const HomeJob* job = h.find(order.id);
-            if (order.kind == Order::Kind::abort && job && job->phase != JobPhase::finished &&
-                order.seq > job->order_seq)
-                world_.truths[order.id].cancelled = true;
-            if (order.kind == Order::Kind::give_up) world_.truths[order.id].given_up = true;
-            h.order(order, now_, out);
-        });
+        home_takes(on, order);
+    });
+}
+
+void Cluster::home_takes(Node& n, const Order& order) {
+    home_step(n, [&](Home& h, home::Outputs& out) {
+        const HomeJob* job = h.find(order.id);
+        if (order.kind == Order::Kind::abort && job && job->phase != JobPhase::finished &&
+            order.seq > job->order_seq)
+            world_.truths[order.id].cancelled = true;
+        if (order.kind == Order::Kind::give_up) world_.truths[order.id].given_up = true;
+        h.order(order, now_, out);
     });
 }
 

@@ -275,6 +275,7 @@ class Cluster {
     void market_heal();
     void lift_budgets(Node& n);
     void market_send(const JobId& id, Order::Kind kind, bool stand = false);
+    void home_takes(Node& n, const Order& order);
     void market_hears(const JobReport& report);
     void connect_market(Node& n);
     void disconnect_market(Node& n);
