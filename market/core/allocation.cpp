@@ -399,10 +399,12 @@ void Allocation::decide(Nanos now, bool by_own_solver) {
     const auto when = by_own_solver ? std::optional(now) : std::nullopt;
     Admission::Decision d = admission_.decide(*this, book_.users(), solver_, when);
     take_held(d, now);
-    if (by_own_solver && give_back_to_equals(d.changes)) {
+    const std::set<Job*> lost = by_own_solver ? give_back_to_equals(d.changes) : std::set<Job*>();
+    if (!lost.empty()) {
         d = admission_.decide(*this, book_.users(), solver_, when);
         take_held(d, now);
     }
+    for (Job* const job : lost) rank_by_place(*job);
     take_changes(d.changes);
     // The limits are looked at once more, and then the program is asked.
     if (!by_own_solver && d.again) work_.decide();
@@ -428,9 +430,10 @@ bool Allocation::is_to_leave(const Job& job) const {
 }
 
 // Jobs that have lost their places by this decision, as where a node offers fewer CPUs, may have
-// taken those of equal ones. They rank behind these from now on. True: there are some; the solver
-// is to hear again where everybody is, as nothing of its decision has happened.
-bool Allocation::give_back_to_equals(std::span<const Change> changes) {
+// taken those of equal ones. They rank behind these until they have a place. Returns them. If there
+// are some, the solver has heard again where everybody is, as nothing of its decision has happened,
+// and is to decide once more.
+std::set<Job*> Allocation::give_back_to_equals(std::span<const Change> changes) {
     std::set<const void*> lists;  // of equal jobs of which one has displaced another
     std::set<Job*> lost;          // not to an equal one that has itself lost its place
     for (const Change& change : changes) {
@@ -445,7 +448,7 @@ bool Allocation::give_back_to_equals(std::span<const Change> changes) {
     std::erase_if(lost, [&](const Job* job) {
         return job->equal.place == class_none || !lists.contains(job->equal.list);
     });
-    if (lost.empty()) return false;
+    if (lost.empty()) return lost;
     for (Job* const job : lost) equals_.take(*job, class_none);
     for (const Change& change : changes)
         if (Job* const job = book_.job_of(change.job)) work_.tell(*job);
@@ -458,7 +461,13 @@ bool Allocation::give_back_to_equals(std::span<const Change> changes) {
         else
             work_.touch(*job);  // it is told whole with the next decision
     }
-    return true;
+    return lost;
+}
+
+// One that had lost its place, and was not ordered away, may have it again.
+void Allocation::rank_by_place(Job& job) {
+    if (job.equal.list && job.equal.place == class_none && !is_to_leave(job))
+        rank_among_equals(job);
 }
 
 void Allocation::take_changes(std::span<const Change> changes) {
@@ -471,6 +480,7 @@ void Allocation::take_changes(std::span<const Change> changes) {
         job.reason = change_reason(solver_, change, called);
         const bool by_somebody = change.cause == Cause::displaced || change.cause == Cause::share;
         job.displaced = change.kind == ChangeKind::freeze && by_somebody;
+        rank_by_place(job);
         work_.place(job);
         notes_.of(job);
     }

@@ -99,7 +99,8 @@ class Allocation final : public Admission::Jobs {
     void tell_solver(Job& job, const Wish& wish);
     void rank_among_equals(Job& job);
     bool is_to_leave(const Job& job) const;
-    bool give_back_to_equals(std::span<const Change> changes);
+    std::set<Job*> give_back_to_equals(std::span<const Change> changes);
+    void rank_by_place(Job& job);
     void take_held(const Admission::Decision& decision, Nanos now);
     void seat_inside(Job& job, const Wish& wish);
     void place_is_known(const Wish& wish);
