@@ -140,13 +140,25 @@ START_TEST(what_is_sold_ahead_and_promised_is_kept) {
 }
 END_TEST
 
+// The search begins where rare bugs were found last, so that it is short while the simulator gives
+// each seed the same story; when that changes, it goes on as long as for any other.
+static uint64_t found_last(Mutation m) {
+    switch (m) {
+        case Mutation::release_with_commit: return 799;
+        case Mutation::pace_never_raised: return 1926;
+        case Mutation::memory_not_wanted: return 391;
+        default: return 1;
+    }
+}
+
 START_TEST(every_deliberate_bug_is_found) {
     for (uint8_t m = 1; m < static_cast<uint8_t>(Mutation::count_); ++m) {
         std::string failure;
-        uint64_t seed = 1;
+        const uint64_t first = found_last(static_cast<Mutation>(m));
+        uint64_t seed = first;
         const ClusterSize size{0, 0, needs_gangs(m) ? 3 : 0, needs_a_liar(m) ? 1 : 0,
                                needs_bookings(m)};
-        for (; seed <= 2000 && failure.empty(); ++seed)
+        for (; seed < first + 2000 && failure.empty(); ++seed)
             failure = Cluster(seed, static_cast<Mutation>(m), false, size).run();
         if (std::getenv("SOUK_SIM_SEEDS"))
             std::fprintf(stderr, "%s: seed %lu: %s\n", mutation_name(static_cast<Mutation>(m)),
