@@ -510,8 +510,8 @@ GIT_VERSION  = $(shell git describe --always 2>/dev/null | sed 's/.*/ (&)/')
 VERSION_TEXT = $(strip $(file <VERSION)$(GIT_VERSION))
 $(BUILD)/gen/version.inc: FORCE
 	@mkdir -p $(@D)
-	@echo '#define SOUK_VERSION "$(VERSION_TEXT)"' > $@.new
-	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+	@new=$@.$$$$; echo '#define SOUK_VERSION "$(VERSION_TEXT)"' > $$new; \
+	  if cmp -s $$new $@; then rm $$new; else mv $$new $@; fi
 
 # The files that souk-web sends unchanged become literals of the program.
 $(BUILD)/gen/tools/web/%.inc: tools/web/%

@@ -4,9 +4,10 @@ simulator, real daemons in network namespaces, attacks on them, a sample of CRIU
 targets; not `make chaos` and not `make check-vm`. usage: scripts/check BUILD [--record]
 
 Suites of the unit tests, files of Python tests and fuzz targets of all parts stand in one queue,
-the long ones first, and several run side by side: most tests wait for a kernel, a CRIU or a clock.
-How long each takes is known from the last run (BUILD/check/times.json), or from tests/times.json,
-which --record writes anew. Everything runs, also after something has failed.
+the long ones first, and several run side by side, as many as keep the processors busy. How long
+each takes is known from the last run (BUILD/check/times.json), or from tests/times.json, which
+--record writes anew. The unit tests and the fuzz targets are built meanwhile. Everything runs, also
+after something has failed.
 
 A test that failed runs three times more, alone, when all others have ended. If it passes three
 times, its part passes, and the end of the output says `unsteady: PART NAME` with the words of its
@@ -19,7 +20,7 @@ skipped, unsteady and failed, each in its own words, so that the last lines of a
 everything. BUILD/check/PART.log keeps the whole output of a part.
 
   CHECK_PARTS="layers style unit tools fuzz cluster attack zdtm"   what to run (default: all)
-  CHECK_LANES=N       so many at once (default: two more than there are processors)
+  CHECK_LANES=N       at most so many at once (default: five for each processor)
   CHECK_LIMIT=900     seconds for each suite, file or target; late ones are killed and named
   FUZZ_SECONDS=10     for each fuzz target
 """
@@ -33,10 +34,10 @@ import re
 import shutil
 
 from kinds import FuzzTarget, PythonFile, Suite, Zdtm
-from task import Failure, Task, run, run_main, shorten
+from task import Failure, Lanes, Task, run, run_main, shorten
 
 PARTS = "layers style unit tools fuzz cluster attack zdtm".split()
-TARGETS = {"unit": "{}/tests/unit", "fuzz": "fuzzers"}  # what make builds first
+TARGETS = {"unit": "{}/tests/unit", "fuzz": "fuzzers"}  # what make builds meanwhile
 NOT_CHECKED = "tests/cluster/test_faults.py"  # make chaos
 TIMES, UNSTEADY = "tests/times.json", "tests/unsteady"
 AGAIN, AGAIN_MAX = 3, 10  # runs of a failed test; tests of a part
@@ -69,7 +70,7 @@ class Part:
         self.failures += failures
         lines = output.splitlines() if failures else [
             *(skip[0] for skip in SKIPPED.finditer(output)),
-            f"{task.name}: {task.said(output)}, {task.seconds:.1f} s"]
+            f"{task.name}: {task.said(output)}, {task.seconds:.1f} s, CPU {task.cpu:.1f} s"]
         for line in lines:
             print(f"{self.name}: {line}")
         return failures
@@ -84,7 +85,7 @@ class Check:
         shutil.rmtree(self.out, ignore_errors=True)
         os.makedirs(self.out)
         self.parts = {name: Part(name, f"{build}/check/{name}.log") for name in names}
-        self.lanes = int(os.environ.get("CHECK_LANES") or (os.cpu_count() or 1) + 2)
+        self.lanes = Lanes(int(os.environ.get("CHECK_LANES") or 0))
         self.limit = float(os.environ.get("CHECK_LIMIT") or 900)
         self.times, self.unsteady = {}, []
         for path in (TIMES, f"{build}/check/times.json"):
@@ -92,22 +93,19 @@ class Check:
                 self.times.update(json.load(f))
         self.took = {}
 
-    def run(self, tasks, lanes=1):
-        return contextlib.closing(run(tasks, lanes, self.out))
+    def run(self, tasks, lanes=None):
+        return contextlib.closing(run(tasks, lanes or Lanes(1), self.out))
 
-    def build_first(self):
-        """Has make build what the parts run: all at once, and if that fails one after another, to
-        know which part it is."""
-        targets = {name: target.format(self.build) for name, target in TARGETS.items()
-                   if name in self.parts}
-        make = ["make", "--no-print-directory", f"BUILD={self.build}", f"-j{os.cpu_count()}"]
-        whole = [Task("all", "make", [*make, *targets.values()])] if len(targets) > 1 else []
-        with self.run(whole) as ended:
-            if whole and next(ended).passed():
-                return
-        with self.run([Task(name, "make", [*make, targets[name]]) for name in targets]) as ended:
-            for task in ended:
-                self.parts[task.part].take(task)
+    def build_of(self, name):
+        """Has make build what the part runs. Tests of other parts run meanwhile and wait most of
+        the time, so the build takes what they leave of the processors, whether the kernel shares
+        these by nice values or by sessions (its autogroups)."""
+        lower = 'echo 10 2> /dev/null > /proc/self/autogroup; exec nice -n 10 "$@"'
+        task = Task(name, "make", ["sh", "-c", lower, "sh", "make", "--no-print-directory",
+                                   f"BUILD={self.build}", f"-j{os.cpu_count()}",
+                                   TARGETS[name].format(self.build)])
+        task.beside = True
+        return task
 
     def tasks_of(self, name):
         build = self.build
@@ -128,24 +126,34 @@ class Check:
         return [Task(name, name, [f"scripts/check-{name}", build] if name == "style" else
                      [f"scripts/check-{name}"])]
 
-    def pass_all(self):
-        self.build_first()
-        tasks = []
-        for part in self.parts.values():
-            found = [] if part.failures else self.tasks_of(part.name)
-            if not found and not part.failures:
-                part.failures.append(Failure(part.name, ["there is no test"]))
-            part.left = len(found)
-            tasks += found
-        for task in tasks:
-            task.limit = max(self.limit, LONGER.get(task.part, 0),
-                             10 * self.times.get(key(task), 0))
+    def begin(self, tasks, name):
+        """Puts what the part runs into the list."""
+        part, found = self.parts[name], self.tasks_of(name)
+        if not found:
+            part.failures.append(Failure(name, ["there is no test"]))
+        part.left = len(found)
+        for task in found:
+            task.limit = max(self.limit, LONGER.get(name, 0), 10 * self.times.get(key(task), 0))
+        tasks += found
         tasks.sort(key=lambda t: (-self.times.get(key(t), 1), key(t)))
-        print(f"== {len(tasks)} suites, files and targets, {self.lanes} at once")
+        print(f"== {name}: {len(found)} to run, up to {self.lanes.most} at once")
+
+    def pass_all(self):
+        tasks = []
+        for name in self.parts:
+            if name not in TARGETS:
+                self.begin(tasks, name)
+        builds = [self.build_of(name) for name in TARGETS if name in self.parts]
+        tasks[:0] = builds[:1]
         with self.run(tasks, self.lanes) as ended:
             for task in ended:
                 part = self.parts[task.part]
-                part.take(task)
+                failures = part.take(task)
+                if task in builds:
+                    if not failures:
+                        self.begin(tasks, task.part)
+                    tasks[:0] = builds[builds.index(task) + 1:][:1]
+                    continue
                 self.took[key(task)] = round(task.seconds, 1)
                 part.left -= 1
                 if part.left == 0 and not part.failures:

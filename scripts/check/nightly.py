@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from task import REASONS, Task, run, run_main
+from task import REASONS, Lanes, Task, run, run_main
 
 HOUR = 3600
 DAY = int(time.time()) // (24 * HOUR)
@@ -56,7 +56,7 @@ def main():
     directory = f"{build}/nightly"
     os.makedirs(directory, exist_ok=True)
     rows = []
-    with contextlib.closing(run(tasks, 1, directory)) as ended:
+    with contextlib.closing(run(tasks, Lanes(1), directory)) as ended:
         for task in ended:
             rows.append(row(task))
             print(f"== {rows[-1]}")

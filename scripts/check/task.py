@@ -54,6 +54,7 @@ class Task:
     def __init__(self, part, name, command, environment=None):
         self.part, self.name, self.command = part, name, command
         self.environment, self.limit = environment or {}, None
+        self.beside = False  # takes no lane
 
     def prepare(self, path):
         """Called before each start, with where the output will be."""
@@ -120,14 +121,46 @@ class Task:
         return output.splitlines()[-10:]
 
 
+def idle_ticks():
+    """The ticks of all processors up to now, of which they were idle."""
+    with open("/proc/stat") as f:
+        ticks = [int(word) for word in f.readline().split()[1:9]]
+    return sum(ticks), ticks[3] + ticks[4]
+
+
+class Lanes:
+    """Says whether one more task may start. Two more than there are processors always may. Another
+    one may, up to `most`, while a quarter of the processors was idle for half a second: most tests
+    wait for a kernel, a CRIU or a clock, some compute, and others may use the machine as well."""
+    SPAN = 0.5  # seconds, also from one such start to the next, so that its load is seen
+
+    def __init__(self, most=None):
+        cpus = os.cpu_count() or 1
+        self.least, self.most = cpus + 2, most or 5 * cpus
+        self.begin()
+
+    def begin(self):
+        self.begun, self.ticks = time.monotonic(), idle_ticks()
+
+    def open(self, running):
+        if running < min(self.least, self.most):
+            return True
+        if running >= self.most or time.monotonic() < self.begun + self.SPAN:
+            return False
+        total, idle = (now - then for now, then in zip(idle_ticks(), self.ticks))
+        self.begin()
+        return idle >= total / 4
+
+
 def run(tasks, lanes, directory):
-    """Starts them in their order, `lanes` at once, and yields each when it has ended. Whoever stops
+    """Takes them out of the list in its order, starts as many at once as `lanes` lets, and yields
+    each when it has ended. Whoever listens may put more into the list meanwhile; who stops
     listening (contextlib.closing) ends those that run."""
-    waiting, running = list(reversed(tasks)), []
+    running = []
     try:
-        while waiting or running:
-            while waiting and len(running) < lanes:
-                task = waiting.pop()
+        while tasks or running:
+            while tasks and lanes.open(sum(not task.beside for task in running)):
+                task = tasks.pop(0)
                 name = task.part if task.name == task.part else f"{task.part}-{task.name}"
                 name = re.sub(r"[^\w.-]", "_", name)[:100]
                 task.start(f"{directory}/{name}.log")

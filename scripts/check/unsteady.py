@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 from kinds import PythonFile, Suite
-from task import run, run_main, shorten
+from task import Lanes, run, run_main, shorten
 
 SUITE = re.compile(r"^UNIT_SUITE(?:_LONG)?\(\s*(\w+),", re.M)
 PYTHON_FILE = re.compile(r"tests/(tools|cluster|attack)/test_\w+\.py")
@@ -81,7 +81,7 @@ def passes(task, runs, directory):
     passed, first = 0, None
     task.limit = LIMIT
     for _ in range(runs):
-        with contextlib.closing(run([task], 1, directory)) as ended:
+        with contextlib.closing(run([task], Lanes(1), directory)) as ended:
             failures = next(ended).failures()
         passed += not failures
         first = first or (failures[0] if failures else None)

@@ -207,6 +207,37 @@ def test_the_long_ones_go_first_by_the_last_run_or_the_table(tree):
     assert sorted(json.loads(tree.read("tests/times.json"))) == ["unit a", "unit b", "unit c"]
 
 
+def test_more_run_at_once_while_processors_are_idle(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts/check"))
+    task = __import__("task")
+    now, ticks = 0.0, [0, 0]
+    monkeypatch.setattr(task.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(task.time, "monotonic", lambda: now)
+    monkeypatch.setattr(task, "idle_ticks", lambda: tuple(ticks))
+
+    def passes(idle, seconds=1.0):
+        nonlocal now
+        now += seconds
+        ticks[0], ticks[1] = ticks[0] + 200, ticks[1] + idle
+
+    lanes = task.Lanes()
+    assert [lanes.open(n) for n in range(5)] == [True] * 4 + [False]
+    passes(idle=49)
+    assert not lanes.open(4)
+    passes(idle=50)
+    assert lanes.open(4)
+    assert not lanes.open(5)  # the load of the one before is not seen yet
+    passes(idle=200, seconds=0.1)
+    assert not lanes.open(5)
+    passes(idle=200)
+    assert lanes.open(9)
+    passes(idle=200)
+    assert not lanes.open(10)
+    one = task.Lanes(1)
+    passes(idle=200)
+    assert one.open(0) and not one.open(1)
+
+
 def test_what_is_skipped_is_counted_and_a_part_that_is_none_is_refused(tree):
     tree.unit(home="echo skipped: no device")
     tree.tools("test_a.py", "@pytest.mark.parametrize('n', [1, 2])\n"
