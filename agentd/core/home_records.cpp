@@ -37,7 +37,7 @@ HomeJob& HomeRecords::load(HomeJob job) {
     MUST(job.id.home == node_);
     const uint64_t seq = job.id.seq;
     next_seq_ = std::max(next_seq_, seq + 1);
-    if (job.phase == JobPhase::finished && job.settled) finished_.push_back(seq);
+    if (job.phase == JobPhase::finished && job.settled) settled(job);
     uncount(seq);
     count(seq, job.spec);
     return jobs_.insert_or_assign(seq, std::move(job)).first->second;
@@ -192,23 +192,44 @@ std::optional<Peer> HomeRecords::peer_of(const NodeName& node) const {
 // -------------------------------------------------------------------------------------------------
 // what is kept
 
+void HomeRecords::settled(const HomeJob& job) {
+    finished_.push_back({job.id.seq, job.spec.launch.uid});
+    ++finished_of_[job.spec.launch.uid];
+}
+
+// An orphan that is forgotten is told by its node when that comes back, and dropped then.
+bool HomeRecords::may_go(const Settled& one, bool too_many) const {
+    if (one.seq + 1 == next_seq_) return false;  // the next number follows from it after a restart
+    const auto it = jobs_.find(one.seq);
+    return it != jobs_.end() && (it->second.orphans.empty() || too_many);
+}
+
+std::vector<HomeRecords::Settled>::const_iterator HomeRecords::first_to_go() const {
+    const bool too_many = finished_.size() - limits_.finished_max > 3 * limits_.finished_max;
+    size_t most = 0;
+    for (const auto& [uid, count] : finished_of_) most = std::max(most, count);
+    auto first = finished_.end();
+    for (auto it = finished_.begin(); it != finished_.end(); ++it) {
+        const bool has_most = finished_of_.at(it->uid) == most;
+        if ((!has_most && first != finished_.end()) || !may_go(*it, too_many)) continue;
+        if (has_most) return it;
+        first = it;
+    }
+    return first;
+}
+
 void HomeRecords::trim(const HomeTurn& turn) {
-    size_t excess =
-        finished_.size() > limits_.finished_max ? finished_.size() - limits_.finished_max : 0;
-    std::erase_if(finished_, [&](uint64_t seq) {
-        if (excess == 0) return false;
-        if (seq + 1 == next_seq_) return false;  // the next number follows from it after a restart
-        const auto it = jobs_.find(seq);
-        // An orphan that is forgotten is told by its node when that comes back, and dropped then.
-        const bool too_many = excess > 3 * limits_.finished_max;
-        if (it == jobs_.end() || (!it->second.orphans.empty() && !too_many)) return false;
-        --excess;
-        turn.out.push_back(home::Erase{it->second.id});
-        jobs_.erase(it);
+    while (finished_.size() > limits_.finished_max) {
+        const auto gone = first_to_go();
+        if (gone == finished_.end()) return;
+        const auto [seq, uid] = *gone;
+        finished_.erase(gone);
+        if (--finished_of_[uid] == 0) finished_of_.erase(uid);
+        turn.out.push_back(home::Erase{{node_, seq}});
+        jobs_.erase(seq);
         uncount(seq);
         look_at(seq, Nanos::never());
-        return true;
-    });
+    }
 }
 
 constexpr ptrdiff_t orphans_of_node_max = 4;

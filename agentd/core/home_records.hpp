@@ -58,9 +58,10 @@ class HomeRecords {
     std::optional<Peer> peer_of(const NodeName& node) const;
 
     // The market has closed this finished job's account.
-    void settled(const HomeJob& job) { finished_.push_back(job.id.seq); }
-    // Forgets the oldest settled jobs that are too many. Those with orphans stay longer, until
-    // there are four times as many as are kept.
+    void settled(const HomeJob& job);
+    // Forgets settled jobs that are too many: the oldest of the user who has most, so that nobody
+    // loses the output of his by what others end. Those with orphans stay longer, until there are
+    // four times as many as are kept.
     void trim(const HomeTurn& turn);
 
     // A stale copy: a copy of a job that its home does not count (any more), or a copy of a job
@@ -87,7 +88,14 @@ class HomeRecords {
     std::set<uint64_t> aside_;
     std::map<uint64_t, HomeJob> jobs_;
     HomeIndex index_;
-    std::vector<uint64_t> finished_;  // settled, oldest first
+    struct Settled {
+        uint64_t seq = 0;
+        uint32_t uid = 0;
+    };
+    bool may_go(const Settled& one, bool too_many) const;
+    std::vector<Settled>::const_iterator first_to_go() const;
+    std::vector<Settled> finished_;  // oldest first
+    std::map<uint32_t, size_t> finished_of_;
     std::map<uint64_t, Held> sizes_;  // of each job, as it came
     std::map<uint32_t, Held> users_;  // their sums
 };

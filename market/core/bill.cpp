@@ -19,7 +19,8 @@ Nanos run_time(const Job& job, Nanos now) {
 
 Money cost(const Job& job, Nanos now) {
     const JobRecord& r = job.record;
-    if (r.finish_seq > 0) return r.account.amount;
+    // Nothing more is charged to a full account (Billing::room_for).
+    if (r.finish_seq > 0 || job.user->is_full) return r.account.amount;
     Account account = r.account;
     account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed,
                    r.report.terms.budget, job.user->left());

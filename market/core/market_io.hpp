@@ -50,6 +50,7 @@ struct Contract {
     Nanos sold;                          // Unix time
     bool over = false;                   // its time has passed
     Sparse<std::string> resources = {};  // named ones (JobTerms::resources)
+    Sparse<std::string> needs = {};      // JobTerms::needs
     bool is_sold() const { return end.ns > 0; }
     bool operator==(const Contract&) const = default;
 };

@@ -127,13 +127,15 @@ bool Places::may_run_at(const Job& job, const Node& node) const {
 }
 
 bool Places::may_run_later(const Job& job, const Node& node) const {
-    const auto bar = job.failed->bars.find(node.id());
-    return !lacks(job, node.id()) &&
-           (needs_.fits(*job.record.report.terms.needs, node) || is_rooted(job)) &&
+    return !is_barred(job, node) && (meets_needs(job, node) || is_rooted(job)) &&
            (!resources_.lacks(job.record.report.terms, node) || is_rooted(job)) &&
-           untold_device(job, node).empty() &&
-           (bar == job.failed->bars.end() || !bar->second.active) && holds_for(job, node) &&
+           untold_device(job, node).empty() && holds_for(job, node) &&
            machine_takes(job, node).has_value();
+}
+
+bool Places::is_barred(const Job& job, const Node& node) {
+    const auto bar = job.failed->bars.find(node.id());
+    return lacks(job, node.id()) || (bar != job.failed->bars.end() && bar->second.active);
 }
 
 // A component begins where it can be held until all are ready.

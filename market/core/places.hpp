@@ -115,6 +115,12 @@ class Places {
     // As far as is known for later: whether the node takes jobs now, and named resources that
     // others have now, or were sold, do not count.
     bool may_run_later(const Job& job, const Node& node) const;
+    // The node is such as its user wants.
+    bool meets_needs(const Job& job, const Node& node) const {
+        return needs_.fits(*job.record.report.terms.needs, node);
+    }
+    // Its home says that it cannot run there, or that orders for that have come to nothing.
+    static bool is_barred(const Job& job, const Node& node);
     bool may_run_at(const Job& job, const NodeName& name) const;
     // That node holds a component that waits, until all of its gang are ready.
     static bool holds_for(const Job& job, const Node& node);

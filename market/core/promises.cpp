@@ -34,6 +34,10 @@ bool is_lost(CauseCode why) {
     return std::ranges::find(all, why) != std::end(all);
 }
 
+bool is_kept_by_its_own(PromiseEnd keeps) {
+    return keeps == PromiseEnd::held_back || keeps == PromiseEnd::home_away;
+}
+
 }  // namespace
 
 const char* to_string(PromiseEnd end) {
@@ -254,13 +258,20 @@ const Node* Promises::follow(Job& job, int64_t link_bytes_per_s, Nanos now) {
     return node;
 }
 
+bool Promises::is_held_back(const Job& job) const {
+    const JobRecord& r = job.record;
+    return r.hold != Hold::none || r.cancel || r.out_of_budget || job.held != Job::Held::none ||
+           book_.may_not_run(*job.user) || book_.lacks_project(job);
+}
+
 // Finds what keeps it from running where it is to be now.
 PromiseEnd Promises::what_keeps(const Job& job) const {
     const Contract& c = *job.record.contract;
     const JobRecord& r = job.record;
     const JobPhase phase = job.phase();
     const Node* const home = book_.home_of(job);
-    if (c.node.empty()) return PromiseEnd::owner_left;
+    const bool by_user = r.promised->keeps == PromiseEnd::held_back;
+    if (c.node.empty()) return by_user ? PromiseEnd::held_back : PromiseEnd::owner_left;
     const Node* const node = book_.find_node(c.node);
     if (!node || !node->connected || !node->record.report.on_market ||
         !node->record.report.cannot.empty() || !r.report.paused.empty())
@@ -269,10 +280,7 @@ PromiseEnd Promises::what_keeps(const Job& job) const {
         return PromiseEnd::home_away;
     if (phase == JobPhase::running && r.report.where == c.node && !r.report.stands)
         return PromiseEnd::none;
-    if (r.hold != Hold::none || r.cancel || r.out_of_budget || job.held != Job::Held::none ||
-        book_.may_not_run(*job.user) || book_.lacks_project(job))
-        return PromiseEnd::held_back;
-    return PromiseEnd::late;
+    return is_held_back(job) ? PromiseEnd::held_back : PromiseEnd::late;
 }
 
 void Promises::holds(Job& job, Nanos now) {
@@ -290,20 +298,23 @@ void Promises::holds(Job& job, Nanos now) {
     const PromiseEnd keeps = what_keeps(job);
     if (keeps == PromiseEnd::none || keeps == p.keeps) return;
     const bool patient = keeps == PromiseEnd::late && context_.unix(now) < c.start + slack_least;
-    // An owner's leaving goes before what followed from it, until the job has its next place.
-    const bool has_another = p.held_on == c.node;
+    // An owner's leaving goes before what followed from it, until the job has its next place, or
+    // is kept from that by others.
+    const bool has_another = p.held_on == c.node || (!c.node.empty() && is_kept_by_its_own(keeps));
     if (patient || (p.keeps == PromiseEnd::owner_left && !has_another)) return;
     if (p.keeps != PromiseEnd::none && keeps == PromiseEnd::late) return;
     p.keeps = keeps;
     book_.save(job);
 }
 
-void Promises::lost(Job& job, Nanos now) {
+void Promises::lost(Job& job, PromiseEnd by, bool gives_back, Nanos now) {
     Promised& p = job.record.promised.edit();
     if (p.end != PromiseEnd::none) return;
     const Contract& c = *job.record.contract;
-    p.keeps = PromiseEnd::owner_left;
-    if (!p.held_on.empty() && p.held_on == c.node) {
+    const Hold hold = job.record.hold;
+    const bool held_back = holds_back(hold) || (hold == Hold::none && is_held_back(job));
+    p.keeps = held_back ? PromiseEnd::held_back : by;
+    if (gives_back && !held_back && !p.held_on.empty() && p.held_on == c.node) {
         p.back_from = p.held_on;
         p.back = std::max(Money{}, bill::cost(job, now) - p.held_cost);
     }

@@ -101,8 +101,10 @@ class Promises {
     const Node* follow(Job& job, int64_t link_bytes_per_s, Nanos now);
     // It is to hold its place now.
     void holds(Job& job, Nanos now);
-    // The node of its place is gone.
-    void lost(Job& job, Nanos now);
+    // Its place cannot be on that node any more. `by`: owner_left or, of what its user asks for
+    // since, held_back; `gives_back`: the owner has done that himself, and no word of the job's
+    // user or home.
+    void lost(Job& job, PromiseEnd by, bool gives_back, Nanos now);
     // Its deadline has passed, or it has ended, or its user wants no promise any more.
     void ends(Job& job, Nanos now);
 
@@ -113,6 +115,7 @@ class Promises {
     std::optional<PromiseNeed> need_of(const Job& job, int64_t link_bytes_per_s, Nanos now) const;
     std::optional<Nanos> earliest(const Job& job, const PromiseNeed& need, Nanos unix) const;
     const Node* other_place(const Job& job, const PromiseNeed& need, Nanos unix) const;
+    bool is_held_back(const Job& job) const;
     PromiseEnd what_keeps(const Job& job) const;
 
     const MarketContext& context_;

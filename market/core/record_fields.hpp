@@ -48,18 +48,18 @@ SOUK_FIELDS(market::Stay,  //
             field("measured_all", &market::Stay::measured_all), field("over", &market::Stay::over),
             field("refunded", &market::Stay::refunded));
 
-SOUK_FIELDS(market::Contract,  //
-            field("start", &market::Contract::start, rule::time),
-            field("end", &market::Contract::end, rule::time),
-            field("node", &market::Contract::node, rule::node_or_none),
-            field("price", &market::Contract::price, rule::price),
-            field("cpus", &market::Contract::cpus, rule::cpus),
-            field("memory_mb", &market::Contract::memory_mb, rule::megabytes),
-            field("places_lost", &market::Contract::places_lost),
-            field("sold", &market::Contract::sold, rule::time),
-            field("over", &market::Contract::over),
-            field("resources", &market::Contract::resources,
-                  rule::text(TextRule::line, resource_text_max)));
+SOUK_FIELDS(
+    market::Contract,  //
+    field("start", &market::Contract::start, rule::time),
+    field("end", &market::Contract::end, rule::time),
+    field("node", &market::Contract::node, rule::node_or_none),
+    field("price", &market::Contract::price, rule::price),
+    field("cpus", &market::Contract::cpus, rule::cpus),
+    field("memory_mb", &market::Contract::memory_mb, rule::megabytes),
+    field("places_lost", &market::Contract::places_lost),
+    field("sold", &market::Contract::sold, rule::time), field("over", &market::Contract::over),
+    field("resources", &market::Contract::resources, rule::text(TextRule::line, resource_text_max)),
+    field("needs", &market::Contract::needs, rule::text(TextRule::line, market::Needs::text_max)));
 
 SOUK_FIELDS(market::Promised,  //
             field("deadline", &market::Promised::deadline, rule::time),

@@ -282,6 +282,20 @@ Money Reservations::most_asked(const ProviderReport& r, Span span) {
     return most;
 }
 
+// The owner gives back what the place has cost only for what he has done: what a user asks for
+// since he bought it, and what a home says that a node lacks, are no deeds of his.
+void Reservations::end_promise_there(Job& job, const Contract& c, const Node* node) {
+    const JobReport& r = job.record.report;
+    const bool owner_left = !node || !Places::usable(*node);
+    const bool asks_more =
+        !is_within(r.terms, c) || (*r.terms.needs != *c.needs && !places_.meets_needs(job, *node));
+    const bool says_so =
+        node && (places_.is_barred(job, *node) || (Places::is_rooted(job) && r.where != c.node));
+    const bool by_user = !owner_left && asks_more;
+    promises_.lost(job, by_user ? PromiseEnd::held_back : PromiseEnd::owner_left,
+                   owner_left || !(asks_more || says_so), now());
+}
+
 // A contract whose node is gone, or has become too small, gets another one.
 void Reservations::keep_place(Job& job, Contract& c, Nanos unix) {
     const Node* const node = book_.find_node(c.node);
@@ -302,7 +316,7 @@ void Reservations::keep_place(Job& job, Contract& c, Nanos unix) {
     if (!best && c.node.empty()) return;
     if (!c.node.empty()) {
         ++c.places_lost;
-        promises_.lost(job, now());
+        end_promise_there(job, c, node);
         std::erase(sold_[c.node], &job);
     }
     c.node = best ? best->id() : NodeName{};
@@ -607,8 +621,8 @@ void Reservations::sell(const std::vector<Pick>& picks, Span span, Nanos unix) {
         if (c.is_sold() && !c.node.empty()) std::erase(sold_[c.node], p.job);
         const bool asked = t.booking->start.ns > 0 && !t.booking->promise;
         const Nanos start = asked ? t.booking->start : span.start;
-        c = {start,       span.end,      p.node->id(), p.price, t.cpus,
-             t.memory_mb, c.places_lost, unix,         false,   t.resources};
+        c = {start,         span.end, p.node->id(), p.price,     t.cpus, t.memory_mb,
+             c.places_lost, unix,     false,        t.resources, t.needs};
         sold_[c.node].push_back(p.job);
         book_.save(*p.job);
         put(*p.job, Booked::sold, p.node->id());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/core/site_guests.hpp"
 
+#include <algorithm>
+
 #include "market/core/needs.hpp"
 #include "market/core/site_offer.hpp"
 
@@ -24,9 +26,15 @@ std::vector<NodeName> SiteGuests::nodes_of(const std::string& site) const {
     return nodes;
 }
 
+// Half of the nodes of the market are its own.
 Status SiteGuests::has_room_for_node(const std::string& site) const {
-    if (nodes_of(site).size() < nodes_max) return {};
-    return fail(CauseCode::too_many, "too many nodes of site " + site);
+    if (nodes_of(site).size() >= nodes_max)
+        return fail(CauseCode::too_many, "too many nodes of site " + site);
+    const auto of_sites = std::ranges::count_if(
+        book_.nodes(), [](const auto& one) { return !of_site(one.first).site.empty(); });
+    if (static_cast<size_t>(of_sites) >= book_.limits().nodes_max / 2)
+        return fail(CauseCode::too_many, "too many nodes of other sites");
+    return {};
 }
 
 Status SiteGuests::lets_in(const Site& site, const std::string& user, const JobTerms& t,

@@ -223,7 +223,9 @@ void Reading::add_limits(Settings& all) {
         {"nodes_max", number(c.market.nodes_max, 1, 1'000'000),
          "How many nodes there may be; each needs a file descriptor.", "5000"},
         {"finished_max", number(c.finished_max, 0, 1'000'000'000),
-         "How many finished jobs are kept to be shown, the newest.", "10000"},
+         "How many finished jobs are kept to be shown: the newest, of each home and user by his "
+         "share.",
+         "10000"},
         {"finished_days", days(c.finished_age, 0, 36'500),
          "And for how long; 0: whatever their age.", "30"},
         {"decisions_mb", megabytes(c.decisions_mb, 0, 1'000'000),

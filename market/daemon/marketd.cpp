@@ -323,6 +323,13 @@ Status Marketd::answer_at_once(uint64_t number, const Connection& c,
         return fail("the send queue of " + std::to_string(bound) + " bytes is full");
     if (request.verb == "plan")
         return replies_.add(number, plans_.answer(market_, request, c.node, Loop::now())), Status();
+    if (request.verb == "transfer" && request.uid != market::root_uid &&
+        !transfers_.take(c.node, request.uid, Loop::now()))
+        return replies_.refuse(number, request,
+                               Cause(CauseCode::too_many,
+                                     "too many transfers of you or of your node: one more each "
+                                     "10 s")),
+               Status();
     wire::CtlReply reply = answer(market_, records_.book(), records_.finished(), request,
                                   figures_.face(), Loop::now());
     if (request.verb == "set" && reply.ok)

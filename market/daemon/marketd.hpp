@@ -28,6 +28,7 @@
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/net/metrics_page.hpp"
 #include "market/core/market.hpp"
+#include "market/core/transfer_pace.hpp"
 #include "market/daemon/config.hpp"
 #include "market/daemon/connections.hpp"
 #include "market/daemon/decision_shell.hpp"
@@ -116,6 +117,7 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     LoanDesk loans_;
     WebDesk web_;
     PlanDesk plans_;
+    market::TransferPace transfers_;
     QuoteDesk quotes_;  // answered when a step is decided
     MarketFigures figures_;
     std::unique_ptr<MetricsPage> metrics_page_;

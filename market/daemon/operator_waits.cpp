@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t limit_ms_max = 86'400'000;
 constexpr size_t waiters_max = 1'024;
-constexpr ptrdiff_t user_waiters_max = 32;  // of one connection
+constexpr ptrdiff_t user_waiters_max = 32;                // of one connection
+constexpr ptrdiff_t users_waiters_max = waiters_max / 8;  // of all its users but root
 
 Result<int64_t> whole(const std::string& text) {
     const auto value = whole_number<int64_t>(text);
@@ -64,10 +65,14 @@ Status OperatorWaits::await(uint64_t connection, const wire::CtlRequest& request
         request.uid != 0 && (!job || request.uid != job->record.report.uid))
         return fail(CauseCode::not_allowed, "only root, or the job's user, may wait for an order");
     w.uid = request.uid;
-    const auto own = std::count_if(waiters_.begin(), waiters_.end(), [&](const Waiter& other) {
-        return other.connection == connection && other.uid == w.uid;
-    });
-    if (w.uid != 0 && (waiters_.size() >= waiters_max / 2 || own >= user_waiters_max))
+    const auto waiting = [&](bool of_user) {
+        return std::count_if(waiters_.begin(), waiters_.end(), [&](const Waiter& other) {
+            return other.connection == connection &&
+                   (of_user ? other.uid == w.uid : other.uid != 0);
+        });
+    };
+    const bool too_many = waiting(true) >= user_waiters_max || waiting(false) >= users_waiters_max;
+    if (w.uid != 0 && (waiters_.size() >= waiters_max / 2 || too_many))
         return fail(CauseCode::too_many, "too many wait for orders");
     if (request.args[1] != "-") w.node = request.args[1];
     w.freezes = request.args[2] == "freeze";

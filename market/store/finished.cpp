@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/store/finished.hpp"
 
+#include <map>
+
 #include "kernel/base/number.hpp"
 #include "market/store/receipts.hpp"
 #include "market/store/records.hpp"
@@ -8,7 +10,7 @@
 namespace souk {
 namespace {
 
-constexpr size_t number_digits = 20;
+constexpr size_t number_digits = 20, look_rows = 1'000;
 
 std::string padded(uint64_t n) {
     std::string text = std::to_string(n);
@@ -29,26 +31,103 @@ Result<market::JobRecord> parse(const std::string& key, const std::string& value
     return record;
 }
 
+// Rows by whose they are, and of each the oldest first.
+std::string share_prefix(const FinishedShares::Owner& owner) {
+    return owner.home + " " + padded(owner.uid) + " ";
+}
+
+struct Share {
+    FinishedShares::Owner owner;
+    uint64_t number = 0;
+};
+
+std::optional<Share> parse_share(std::string_view key) {
+    constexpr size_t behind = 2 * (number_digits + 1);
+    if (key.size() <= behind) return std::nullopt;
+    const size_t at = key.size() - behind;
+    const auto uid = whole_number<uint32_t>(key.substr(at + 1, number_digits));
+    const auto number = whole_number<uint64_t>(key.substr(at + 2 + number_digits));
+    if (key[at] != ' ' || !uid || !number) return std::nullopt;
+    return Share{{std::string(key.substr(0, at)), *uid}, *number};
+}
+
+// Returns committed rows of that share that no commit on its way erases, the newest of them first.
+Result<std::vector<StateDb::Row>> oldest_of(const StateDb& db, const Records& records,
+                                            const std::string& prefix, size_t rows_max) {
+    std::vector<StateDb::Row> oldest;
+    for (std::string key = prefix; oldest.empty();) {
+        TRY_ASSIGN(auto rows, db.after(kind_finished_of, key, rows_max));
+        const bool last = rows.size() < rows_max;
+        if (!rows.empty()) key = rows.back().key;
+        for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+            if (!row->key.starts_with(prefix)) continue;
+            TRY_ASSIGN(const auto there, records.get(kind_finished_of, row->key));
+            if (there) oldest.push_back(std::move(*row));
+        }
+        if (last || !key.starts_with(prefix)) break;
+    }
+    return oldest;
+}
+
 }  // namespace
 
 Result<FinishedJobs> FinishedJobs::open(StateDb& db, Records& records) {
     FinishedJobs jobs(db, records);
     TRY_ASSIGN(const auto first, db.after(kind_finished, "", 1));
-    if (first.empty()) return jobs;
-    TRY_ASSIGN(jobs.oldest_, number(first[0].key));
-    TRY_ASSIGN(const auto last, db.before(kind_finished, "~", 1));
-    TRY_ASSIGN(jobs.newest_, number(last[0].key));
+    if (!first.empty()) {
+        TRY_ASSIGN(jobs.oldest_, number(first[0].key));
+        TRY_ASSIGN(const auto last, db.before(kind_finished, "~", 1));
+        TRY_ASSIGN(jobs.newest_, number(last[0].key));
+    }
+    TRY(jobs.count_shares());
+    if (jobs.shared_ < jobs.newest_) TRY(jobs.share_old());
     return jobs;
+}
+
+// A version before this may have erased records since, and knew of no shares.
+Status FinishedJobs::count_shares() {
+    std::string key;
+    for (;;) {
+        TRY_ASSIGN(const auto rows, db_->after(kind_finished_of, key, look_rows));
+        for (const StateDb::Row& row : rows) {
+            const auto share = parse_share(row.key);
+            if (!share || share->number < oldest_ || share->number > newest_) {
+                records_->erase(kind_finished_of, row.key);
+                continue;
+            }
+            shares_.add(share->owner);
+            shared_ = std::max(shared_, share->number);
+        }
+        if (rows.size() < look_rows) return {};
+        key = rows.back().key;
+    }
+}
+
+Status FinishedJobs::share_old() {
+    std::string key = padded(shared_);
+    for (;;) {
+        TRY_ASSIGN(const auto rows, db_->after(kind_finished, key, look_rows));
+        for (const StateDb::Row& row : rows)
+            if (const auto record = parse(row.key, row.value)) share(*record, row.key);
+        if (rows.size() < look_rows) return {};
+        key = rows.back().key;
+    }
+}
+
+void FinishedJobs::share(const market::JobRecord& record, const std::string& key) {
+    const FinishedShares::Owner owner = FinishedShares::owner_of(record.report);
+    records_->put(kind_finished_of, share_prefix(owner) + key, index_key(record.report.id));
+    shares_.add(owner);
 }
 
 void FinishedJobs::append(const market::JobRecord& record) {
     const JobId& id = record.report.id;
     const std::string key = padded(record.finish_seq);
-    if (newest_ < oldest_) oldest_ = record.finish_seq;
     newest_ = std::max(newest_, record.finish_seq);
     records_->put(kind_finished, key, wire::pack(record));
     records_->put(kind_finished_id, index_key(id), key);
     records_->erase(kind_job, id.text());
+    share(record, key);
 }
 
 Result<std::optional<market::JobRecord>> FinishedJobs::find(const JobId& id) const {
@@ -93,38 +172,71 @@ Result<std::vector<FinishedJobs::Entry>> FinishedJobs::after(const JobId& id,
 }
 
 Result<bool> FinishedJobs::trim(uint64_t count_max, Nanos since, size_t rows_max) {
-    const uint64_t over = count() > count_max ? count() - count_max : 0;
-    if (over == 0 && since.ns <= 0) return false;
-    TRY_ASSIGN(const auto rows, db_->after(kind_finished, "", rows_max));
+    TRY_ASSIGN(const bool more, trim_by_age(since, rows_max));
+    TRY_ASSIGN(const bool too_many, trim_by_share(count_max, rows_max));
+    return more || too_many;
+}
+
+Result<bool> FinishedJobs::trim_by_age(Nanos since, size_t rows_max) {
+    if (since.ns <= 0) return false;
+    TRY_ASSIGN(const auto rows, db_->after(kind_finished, padded(oldest_ - 1), rows_max));
     // One that cannot be read goes with the next that can.
     std::vector<std::pair<const StateDb::Row*, std::optional<market::JobRecord>>> going;
-    uint64_t gone = 0;
     size_t whole = 0;  // so many of them go
     bool all = true;
     for (const StateDb::Row& row : rows) {
-        TRY_ASSIGN(const uint64_t seq, number(row.key));
-        if (seq < oldest_) continue;  // its end is on the way to the disk already
         auto record = parse(row.key, row.value);
-        const bool ages = record && record->ended.ns != 0 && record->ended < since;
-        if (gone >= over && record && !ages) {
+        if (record && (record->ended.ns == 0 || record->ended >= since)) {
             all = false;
             break;
         }
         going.emplace_back(&row, record ? std::optional(std::move(*record)) : std::nullopt);
-        if (gone++ < over || ages) whole = going.size();
+        if (record) whole = going.size();
     }
     all &= whole == going.size();
     going.resize(whole);
     for (const auto& [row, record] : going) {
         TRY_ASSIGN(const uint64_t seq, number(row->key));
         oldest_ = seq + 1;
-        records_->erase(kind_finished, row->key);
-        if (!record) continue;
-        const std::string index = index_key(record->report.id);
-        TRY_ASSIGN(const auto at, records_->get(kind_finished_id, index));
-        if (at == row->key) records_->erase(kind_finished_id, index);
+        TRY_ASSIGN(const auto there, records_->get(kind_finished, row->key));
+        if (!there) continue;  // its end is on the way to the disk already
+        if (!record) {
+            records_->erase(kind_finished, row->key);
+            continue;
+        }
+        const FinishedShares::Owner owner = FinishedShares::owner_of(record->report);
+        records_->erase(kind_finished_of, share_prefix(owner) + row->key);
+        shares_.drop(owner);
+        TRY(erase(row->key, index_key(record->report.id)));
     }
     return all && rows.size() == rows_max;
+}
+
+Result<bool> FinishedJobs::trim_by_share(uint64_t count_max, size_t rows_max) {
+    std::map<FinishedShares::Owner, std::vector<StateDb::Row>> next;  // the last one goes first
+    for (size_t gone = 0; shares_.count() > count_max; ++gone) {
+        if (gone == rows_max) return true;
+        const FinishedShares::Owner owner = shares_.largest();
+        const std::string prefix = share_prefix(owner);
+        auto& rows = next[owner];
+        if (rows.empty()) {
+            TRY_ASSIGN(rows, oldest_of(*db_, *records_, prefix, rows_max));
+            if (rows.empty()) return false;  // they are on the way to the disk
+        }
+        const StateDb::Row row = std::move(rows.back());
+        rows.pop_back();
+        records_->erase(kind_finished_of, row.key);
+        shares_.drop(owner);
+        TRY(erase(row.key.substr(prefix.size()), row.value));
+    }
+    return false;
+}
+
+Status FinishedJobs::erase(const std::string& key, const std::string& index) {
+    records_->erase(kind_finished, key);
+    TRY_ASSIGN(const auto at, records_->get(kind_finished_id, index));
+    if (at == key) records_->erase(kind_finished_id, index);
+    return {};
 }
 
 }  // namespace souk

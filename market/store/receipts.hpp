@@ -25,7 +25,7 @@ inline constexpr int market_schema_version = 4, market_schema_oldest = 1;
 inline constexpr const char *kind_job = "job", *kind_node = "node", *kind_account = "account",
                             *kind_meta = "meta", *kind_receipt = "receipt", *kind_user = "user",
                             *kind_price = "price", *kind_finished = "finished",
-                            *kind_finished_id = "finished-id";
+                            *kind_finished_id = "finished-id", *kind_finished_of = "finished-of";
 
 // Marks a receipt by its number and its hash. Another party that has seen the newest receipt keeps
 // such a mark.

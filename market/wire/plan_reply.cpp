@@ -60,15 +60,26 @@ void write_job(JsonWriter& w, const Job& job, uint32_t uid) {
 }  // namespace
 
 Status PlanDesk::may_reckon(const Asker& who, Nanos now) {
-    std::erase_if(asked_, [&](const auto& one) { return one.second.back() + asks_span < now; });
+    const auto is_old = [&](const auto& one) { return one.second.back() + asks_span < now; };
+    std::erase_if(asked_, is_old);
+    std::erase_if(asked_from_, is_old);
     if (who.second == 0) return {};
-    std::deque<Nanos>& times = asked_[who];
-    while (!times.empty() && times.front() + asks_span < now) times.pop_front();
-    if (times.size() >= asks_most)
-        return fail(CauseCode::not_possible,
-                    "plan: you have asked for " + std::to_string(asks_most) + " plans in " +
-                        std::to_string(asks_span.seconds()) + " s: ask again in a moment");
-    times.push_back(now);
+    const auto of = [&](auto& all, const auto& key) {
+        const auto known = all.find(key);
+        if (known == all.end()) return size_t{0};
+        std::deque<Nanos>& times = known->second;
+        while (times.front() + asks_span < now) times.pop_front();
+        return times.size();
+    };
+    const bool user = of(asked_, who) >= asks_most;
+    if (user || of(asked_from_, who.first) >= asks_node_most)
+        return fail(
+            CauseCode::not_possible,
+            (user ? "plan: you have asked for " + std::to_string(asks_most)
+                  : "plan: users of this node have asked for " + std::to_string(asks_node_most)) +
+                " plans in " + std::to_string(asks_span.seconds()) + " s: ask again in a moment");
+    asked_[who].push_back(now);
+    asked_from_[who.first].push_back(now);
     return {};
 }
 

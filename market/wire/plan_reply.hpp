@@ -20,8 +20,9 @@ class PlanDesk {
     static constexpr Nanos kept_for = Nanos::from_s(2);   // for whoever asks the same
     static constexpr Nanos read_for = Nanos::from_s(60);  // after its last part was asked for
     static constexpr size_t kept_most = 8;
-    // One user, who is not root, has at most so many reckoned in that time.
-    static constexpr size_t asks_most = 5;
+    // One user, who is not root, has at most so many reckoned in that time, and all users of a node
+    // together, which says itself who they are.
+    static constexpr size_t asks_most = 5, asks_node_most = 25;
     static constexpr Nanos asks_span = Nanos::from_s(10);
 
     // Arguments of `plan`: until=SECONDS (Unix time), off=NODE@SECONDS (that node takes nobody from
@@ -48,6 +49,7 @@ class PlanDesk {
     std::list<Kept> kept_;  // the newest last
     uint64_t last_ = 0;
     std::map<Asker, std::deque<Nanos>> asked_;
+    std::map<std::string, std::deque<Nanos>> asked_from_;
 };
 
 }  // namespace souk

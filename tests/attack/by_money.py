@@ -224,3 +224,24 @@ def node_allows(s):
 @attempt("hostile node", "pays out what another node has earned", "not_allowed")
 def node_pays_out(s):
     return node_asks(s, 9001, "payout", "n1", "all", "9001", "")
+
+
+@attempt("hostile node", "gives money away a millionth at a time, to ever more users", "too_many")
+def node_gives_crumbs(s):
+    """Each gift is a receipt that is kept for good, and an account."""
+    s.market.tool("marketctl", "deposit", "9002", "5")
+
+    def talk():
+        with s.as_node("market", "ranged", identity=s.ranged) as line:
+            for n in range(1200):
+                line.say(c.CTL_REQUEST, request(9002, "transfer", "-", str(700000 + n), "0.000001",
+                                                ""))
+                kind, body = line.hear()
+                while kind != c.CTL_REPLY:
+                    kind, body = line.hear()
+                if not c.parse(body).get(2):
+                    return n, refusal(c.parse(body))
+        return n, "none"
+    n, got = s.inside(talk)
+    assert n == 1000, n
+    return got

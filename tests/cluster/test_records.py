@@ -11,8 +11,8 @@ import sqlite3
 from conftest import Market, alive, bring_up, read_text, until
 
 # Kinds that no start reads, or that are no records.
-UNREAD = {"log", "receipt", "finished-id", "finished", "usage", "ticket", "address", "aside",
-          "asked", "root"}
+UNREAD = {"log", "receipt", "finished-id", "finished-of", "finished", "usage", "ticket", "address",
+          "aside", "asked", "root"}
 
 
 def database(market, daemon):

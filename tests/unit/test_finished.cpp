@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The records of finished jobs in a database of their own: found, listed, and erased from the
-// oldest on.
+// oldest on, of whoever has most.
 #include "market/store/finished.hpp"
 
 #include "market/store/receipts.hpp"
@@ -29,9 +29,10 @@ struct Book {
         ck_assert(found.has_value());
         jobs.emplace(*found);
     }
-    void end(const char* home, uint64_t id, uint64_t seq, int64_t ended_s) {
+    void end(const char* home, uint64_t id, uint64_t seq, int64_t ended_s, uint32_t uid = 0) {
         JobRecord r;
         r.report.id = {home, id};
+        r.report.uid = uid;
         r.report.terms.max_price = Money::units(1);
         r.report.phase = JobPhase::finished;
         r.report.why = std::to_string(seq);
@@ -115,6 +116,44 @@ START_TEST(the_oldest_are_erased_by_number_and_by_age_a_bounded_number_at_once) 
 }
 END_TEST
 
+// n1 has ten users, one of whom has ended very many, as have a node without users and another site
+// by its many nodes. n2 has few.
+START_TEST(a_home_or_a_user_with_very_many_pushes_out_none_of_those_of_others) {
+    for (const bool is_old : {false, true}) {
+        Book b;
+        uint64_t seq = 0;
+        for (uint64_t i = 1; i <= 3; ++i) b.end("n2", i, ++seq, 1);
+        for (uint32_t uid = 1; uid <= 9; ++uid) b.end("n1", uid, ++seq, 1, uid);
+        for (uint64_t i = 1; i <= 200; ++i) {
+            b.end("n1", 100 + i, ++seq, 1, 10);
+            b.end("evil", i, ++seq, 1, static_cast<uint32_t>(i));
+            b.end(("lab:n" + std::to_string(i)).c_str(), 1, ++seq, 1, 77);
+        }
+        b.commit();
+        if (is_old) {  // a version before this wrote no shares
+            const auto rows = b.db->load(kind_finished_of);
+            for (const auto& row : *rows) b.db->erase(kind_finished_of, row.key);
+            b.commit();
+        }
+        b.open();
+        b.commit();
+        ck_assert_uint_eq(b.jobs->count(), 612);
+        while (*b.jobs->trim(120, {}, 50)) b.commit();
+        b.commit();
+        b.open();
+        ck_assert_uint_eq(b.jobs->count(), 120);
+        ck_assert_uint_eq(b.db->load(kind_finished)->size(), 120);
+        ck_assert_uint_eq(b.db->load(kind_finished_id)->size(), 120);
+        for (uint64_t i = 1; i <= 3; ++i) ck_assert_text(b.found("n2", i), std::to_string(i));
+        for (uint64_t i = 1; i <= 9; ++i) ck_assert_text(b.found("n1", i), std::to_string(3 + i));
+        // They have the rest in equal parts, each its newest.
+        ck_assert_text(b.found("n1", 270), "none");
+        ck_assert(b.found("n1", 271) != "none" && b.found("lab:n162", 1) != "none");
+        ck_assert_text(b.found("lab:n161", 1), "none");
+    }
+}
+END_TEST
+
 START_TEST(one_that_cannot_be_read_holds_none_behind_it) {
     Book b;
     for (uint64_t i = 1; i <= 4; ++i) b.end("n1", i, i, static_cast<int64_t>(100 * i));
@@ -141,4 +180,5 @@ END_TEST
 
 UNIT_SUITE(finished, one_that_cannot_be_read_holds_none_behind_it,
            a_finished_job_is_found_at_once_and_after_reopening_and_is_no_live_one_any_more,
-           the_oldest_are_erased_by_number_and_by_age_a_bounded_number_at_once);
+           the_oldest_are_erased_by_number_and_by_age_a_bounded_number_at_once,
+           a_home_or_a_user_with_very_many_pushes_out_none_of_those_of_others);

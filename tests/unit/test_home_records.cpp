@@ -203,6 +203,26 @@ START_TEST(the_oldest_settled_jobs_go_first_and_those_with_orphans_stay_a_while)
 }
 END_TEST
 
+START_TEST(a_user_who_ends_very_many_jobs_pushes_out_none_of_those_of_others) {
+    HomeRig rig;
+    HomeRecords r = records(100, 10);
+    const auto end = [&](uint64_t seq, uint32_t uid) {
+        HomeJob job = settled(seq);
+        job.spec.launch.uid = uid;
+        (void)r.load(job);
+        r.trim(rig.turn());
+    };
+    end(1, 1'000);
+    end(2, 1'001);
+    end(3, 1'001);
+    for (uint64_t seq = 4; seq <= 60; ++seq) end(seq, 1'002);
+    ck_assert_text(ids(r), "1 2 3 54 55 56 57 58 59 60");
+    // Then those who have as many lose as many.
+    for (uint64_t seq = 61; seq <= 80; ++seq) end(seq, 1'003);
+    ck_assert_text(ids(r), "1 2 3 58 59 60 77 78 79 80");
+}
+END_TEST
+
 START_TEST(a_stale_copy_is_ended_and_asked_after_until_it_is_gone) {
     HomeRig rig;
     HomeRecords r = records(10, 10);
@@ -328,6 +348,7 @@ UNIT_SUITE(home_records, ids_grow_past_all_that_was_read_back,
            a_request_that_is_sent_again_finds_its_newest_job_of_that_user,
            the_guests_needed_are_those_that_records_name,
            the_oldest_settled_jobs_go_first_and_those_with_orphans_stay_a_while,
+           a_user_who_ends_very_many_jobs_pushes_out_none_of_those_of_others,
            a_stale_copy_is_ended_and_asked_after_until_it_is_gone);
 UNIT_SUITE(home_orders, an_order_that_is_not_newer_does_nothing,
            in_a_step_only_the_newest_order_waits_and_is_taken_once,

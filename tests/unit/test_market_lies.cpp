@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Sequences of well-formed messages that lie, to a Market: a home that says anything of its jobs,
 // and a provider that says anything of itself and of whatever job, beside an honest home and two
-// honest providers. Nothing that they say ends the machine; its books balance; each record can be
-// read back; the honest jobs pay for what they run alone, and one of them gets a place soon
-// although the liars go on. SOUK_LIES=N: so many seeds, from SOUK_LIES_FROM on.
+// honest providers. Half of its jobs ask for places ahead, promises and named resources. Nothing
+// that they say ends the machine; its books balance; each record can be read back; the honest jobs
+// pay for what they run alone, and one of them gets a place soon although the liars go on.
+// SOUK_LIES=N: so many seeds, from SOUK_LIES_FROM on.
 #include <cstdlib>
 
 #include "market/store/records.hpp"
@@ -27,7 +28,7 @@ struct LiedMarket {
     World w;
     std::map<JobId, Order> ordered;  // the liar's jobs
     std::vector<JobId> honest;
-    uint64_t said_orders = 0;
+    bool books = true;  // the liar's jobs ask for places ahead
 
     static MarketOptions options(Rng& rng) {
         MarketOptions o;
@@ -136,6 +137,24 @@ struct LiedMarket {
                                       : Epoch{static_cast<uint64_t>(rng.between(0, 9))};
     }
 
+    // Places ahead, promises, named resources and what a node is to be like.
+    void ask_for_more(JobReport& r) {
+        JobTerms& t = r.terms;
+        if (rng.chance(0.5)) t.runtime = s(rng.between(1, 100));
+        if (rng.chance(0.2)) t.needs = rng.chance(0.5) ? "speed>=1" : "gpu=a100";
+        if (rng.chance(0.2)) t.resources = rng.chance(0.5) ? "gpu=1" : "gpu=1 seat=2";
+        if (!books || rng.chance(0.5)) return;
+        Booking b;
+        b.promise = rng.chance(0.5);
+        if (b.promise) t.finish = s(rng.between(1, 400));
+        if (!b.promise || rng.chance(0.1)) b.span = s(rng.between(1, 60));
+        if (rng.chance(0.3)) b.start = w.now + w.calendar + s(rng.between(-60, 120));
+        b.early = rng.chance(0.3);
+        b.holds = rng.chance(0.3);
+        if (rng.chance(0.2)) b.within = any_job().text();
+        t.booking = b;
+    }
+
     JobReport report() {
         JobReport r = unit::sample<JobReport>(rng);
         r.id = liars_job();
@@ -165,6 +184,7 @@ struct LiedMarket {
             if (given->second.kind == Order::Kind::run) r.where = r.to = given->second.node;
         }
         if (rng.chance(0.4)) r.phase = JobPhase::waiting;
+        if (rng.chance(0.5)) ask_for_more(r);
         return r;
     }
 
@@ -195,6 +215,14 @@ struct LiedMarket {
                 if (rng.chance(0.5)) p.reserve = Money::units(rng.between(0, 70));
                 if (rng.chance(0.5)) p.machine = {};
                 if (rng.chance(0.5)) p.cannot.clear();
+                if (rng.chance(0.3)) {
+                    const auto from = static_cast<int32_t>(rng.between(0, OpenHours::week_s - 1));
+                    const auto to = static_cast<int32_t>(rng.between(1, 2 * OpenHours::week_s));
+                    p.hours.push_back({from, to, Money::units(rng.between(0, 70))});
+                }
+                if (rng.chance(0.3))
+                    p.resources.push_back({rng.chance(0.5) ? "gpu" : "seat", rng.between(0, 4),
+                                           Money::units(rng.between(0, 9)), rng.chance(0.5)});
                 return say(who, p);
             }
             case 3: {
@@ -266,6 +294,7 @@ struct LiedMarket {
             w.run_for(Nanos::from_ms(rng.between(0, 2'000)));
         }
         // One that bids more than all others, while the liars offer nothing and claim everything.
+        books = false;
         const JobId probe = w.submit("n1", honest_bid + 1, Nanos::never(), 1, 1);
         constexpr int minutes = 30;
         for (int i = 0; i < 2 * minutes && w.phase(probe) != JobPhase::running; ++i) {

@@ -194,6 +194,10 @@ START_TEST(a_charge_never_passes_the_budget_nor_the_rest_of_the_day) {
     day.user.spent = Money::units(1);
     ck_assert(bill::cost(day.job, day.now + s(100)) == Money::units(2));
     ck_assert(bill::charge(day.job, s(100), day.now) == Money::units(2));
+    One full;
+    full.user.is_full = true;
+    ck_assert(bill::cost(full.job, full.now + s(100)) == Money{});
+    ck_assert(bill::charge(full.job, s(100), full.now, Money{}) == Money{});
 }
 END_TEST
 

@@ -259,6 +259,14 @@ START_TEST(one_plan_serves_all_who_ask_for_a_moment_and_its_parts_and_nobody_has
     ck_assert(ask("", 1'003, "n2").ok);  // is somebody else
     request.args = {"until=2000000900"};
     ck_assert(ask("", 0).ok && ask("", 1'004).ok);
+    // A node that names other users each time.
+    const uint64_t before = desk.reckoned();
+    for (uint32_t i = 0; i < 100; ++i) {
+        request.args = {"until=" + std::to_string(2'000'001'000 + i)};
+        (void)ask("", 5'000 + i, "n3");
+    }
+    ck_assert_uint_eq(desk.reckoned() - before, PlanDesk::asks_node_most);
+    ck_assert(ask("", 1'003, "n4").ok);
     w.now += PlanDesk::asks_span + s(1);
     request.args = {"until=2000000901"};
     ck_assert(ask("", 1'003).ok);

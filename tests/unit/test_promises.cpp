@@ -275,6 +275,92 @@ START_TEST(nobody_gets_back_more_of_a_stay_than_he_paid_for_it) {
 }
 END_TEST
 
+namespace {
+
+// A job that has held its promised place on n1 for most of what it needs, and pays for it. n1 has
+// earned before, so that it has something to give back.
+JobId held_for_most(Promising& p, bool second = false, const NodeName& home = "n2") {
+    p.w.add_node("n1", 100, 1);
+    p.w.add_node("n2", 80, 1);
+    p.owner("n2", second);
+    p.w.run_for(s(2));
+    (void)p.submit("n2", 20, s(300), s(100), s(100));
+    p.run_for(s(400));
+    const JobId id = p.submit(home, 20, s(120), s(100), s(100));
+    p.run_for(s(1));
+    // Others bid more, so that it has to hold its place.
+    p.w.jobs[id].report.terms.max_price = Money::units(1);
+    p.w.tell(p.w.jobs[id]);
+    for (int i = 0; i < 2; ++i) (void)p.w.submit("n2", 50);
+    p.run_for(s(80));
+    ck_assert_text(p.where(id), "n1");
+    ck_assert(p.w.market->find(id)->booked == Booked::holds);
+    return id;
+}
+
+}  // namespace
+
+// Whoever keeps his job from its place himself pays for what it had of it.
+START_TEST(a_user_who_keeps_his_job_from_its_place_gets_nothing_back_of_it) {
+    const std::function<void(Promising&, const JobId&)> ways[] = {
+        [](Promising& p, const JobId& id) {
+            p.w.jobs[id].report.terms.needs = "gpu-of-nobody";
+            p.w.tell(p.w.jobs[id]);
+        },
+        [](Promising& p, const JobId& id) {
+            p.w.jobs[id].report.terms.resources = "gpu=1";
+            p.w.tell(p.w.jobs[id]);
+        },
+        [](Promising& p, const JobId& id) {
+            ck_assert(p.w.market->freeze(id, true, 1000).has_value());
+            p.run_for(s(2));
+            p.w.jobs[id].report.terms.memory_mb = 1'000'000;
+            p.w.tell(p.w.jobs[id]);
+        },
+        [](Promising& p, const JobId& id) {
+            ck_assert(p.w.market->freeze(id, true, 1000).has_value());
+            p.run_for(s(2));
+            p.w.jobs[id].report.lacking.push_back("n1");
+            p.w.tell(p.w.jobs[id]);
+        },
+        [](Promising& p, const JobId& id) {
+            ck_assert(p.w.market->freeze(id, true, 1000).has_value());
+            p.run_for(s(2));
+            p.w.jobs[id].report.no_user.push_back("n1");
+            p.w.tell(p.w.jobs[id]);
+        },
+    };
+    for (const auto& way : ways) {
+        Promising p;
+        const JobId id = held_for_most(p);
+        way(p, id);
+        p.run_for(s(130));
+        for (const Receipt& r : p.broken(id)) ck_assert(r.paid == Money{});
+        ck_assert(p.promised(id).back == Money{});
+        ck_assert(p.promised(id).end != PromiseEnd::owner_left);
+    }
+}
+END_TEST
+
+// The owner of n1 has left and there is room on n2, but the job's user does not let it go there.
+START_TEST(a_user_who_lets_his_job_not_go_to_its_next_place_gets_nothing_back) {
+    for (const bool cuts_his_link : {false, true}) {
+        Promising p;
+        p.w.add_node("home", 100, 1);
+        p.owner("home", false);
+        const JobId id = held_for_most(p, true, "home");
+        if (!cuts_his_link) ck_assert(p.w.market->freeze(id, true, 1000).has_value());
+        p.owner("n1", false);
+        p.run_for(s(1));
+        if (cuts_his_link) p.w.disconnect("home");
+        p.run_for(s(130));
+        const PromiseEnd end = p.promised(id).end;
+        ck_assert_text(to_string(end), cuts_his_link ? "took_longer" : "held_back");
+        for (const Receipt& r : p.broken(id)) ck_assert(r.paid == Money{});
+    }
+}
+END_TEST
+
 START_TEST(the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others) {
     Promising p;
     p.w.add_node("n1", 100, 1, 64, 64'000);
@@ -532,6 +618,8 @@ UNIT_SUITE(promises, a_promised_job_has_its_place_from_the_latest_safe_start_wha
            what_cannot_be_promised_says_what_could_be,
            an_owner_who_leaves_breaks_a_promise_only_if_no_other_has_room_and_gives_back,
            nobody_gets_back_more_of_a_stay_than_he_paid_for_it,
+           a_user_who_keeps_his_job_from_its_place_gets_nothing_back_of_it,
+           a_user_who_lets_his_job_not_go_to_its_next_place_gets_nothing_back,
            the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others,
            who_needs_longer_than_he_said_has_missed_it_himself,
            a_promise_outlives_the_market_and_one_that_is_cancelled_is_none,
