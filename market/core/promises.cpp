@@ -46,6 +46,7 @@ const char* to_string(PromiseEnd end) {
         case PromiseEnd::home_away: return "home_away";
         case PromiseEnd::late: return "late";
         case PromiseEnd::withdrawn: return "withdrawn";
+        case PromiseEnd::cannot_move: return "cannot_move";
     }
     return "?";
 }
@@ -58,6 +59,7 @@ const char* words_of(PromiseEnd end) {
             return "an operator, a limit of its user or its user held it back";
         case PromiseEnd::home_away: return "its home was away";
         case PromiseEnd::late: return "the market brought it to its place too late";
+        case PromiseEnd::cannot_move: return "it could not go to its place from where it was";
         default: return to_string(end);
     }
 }
@@ -260,7 +262,9 @@ PromiseEnd Promises::what_keeps(const Job& job) const {
     const JobRecord& r = job.record;
     const JobPhase phase = job.phase();
     const Node* const home = book_.home_of(job);
-    if (c.node.empty()) return PromiseEnd::owner_left;
+    if (c.node.empty())
+        return r.promised->keeps == PromiseEnd::cannot_move ? PromiseEnd::cannot_move
+                                                            : PromiseEnd::owner_left;
     const Node* const node = book_.find_node(c.node);
     if (!node || !node->connected || !node->record.report.on_market ||
         !node->record.report.cannot.empty() || !r.report.paused.empty())
@@ -298,12 +302,12 @@ void Promises::holds(Job& job, Nanos now) {
     book_.save(job);
 }
 
-void Promises::lost(Job& job, Nanos now) {
+void Promises::lost(Job& job, PromiseEnd why, Nanos now) {
     Promised& p = job.record.promised.edit();
     if (p.end != PromiseEnd::none) return;
     const Contract& c = *job.record.contract;
-    p.keeps = PromiseEnd::owner_left;
-    if (!p.held_on.empty() && p.held_on == c.node) {
+    p.keeps = why;
+    if (why == PromiseEnd::owner_left && !p.held_on.empty() && p.held_on == c.node) {
         p.back_from = p.held_on;
         p.back = std::max(Money{}, bill::cost(job, now) - p.held_cost);
     }

@@ -101,8 +101,9 @@ class Promises {
     const Node* follow(Job& job, int64_t link_bytes_per_s, Nanos now);
     // It is to hold its place now.
     void holds(Job& job, Nanos now);
-    // The node of its place is gone.
-    void lost(Job& job, Nanos now);
+    // Its place is lost: for `owner_left` its node is gone, for `cannot_move` the job cannot go
+    // there.
+    void lost(Job& job, PromiseEnd why, Nanos now);
     // Its deadline has passed, or it has ended, or its user wants no promise any more.
     void ends(Job& job, Nanos now);
 

@@ -282,6 +282,14 @@ Money Reservations::most_asked(const ProviderReport& r, Span span) {
     return most;
 }
 
+// A node that is there, and that this job alone cannot go to, is not lost by its owner.
+PromiseEnd Reservations::why_lost(const Job& job, const Node* node) const {
+    const bool is_fixed = node && Places::usable(*node) &&
+                          (!places_.may_run_later(job, *node) ||
+                           (Places::is_rooted(job) && job.record.report.where != node->id()));
+    return is_fixed ? PromiseEnd::cannot_move : PromiseEnd::owner_left;
+}
+
 // A contract whose node is gone, or has become too small, gets another one.
 void Reservations::keep_place(Job& job, Contract& c, Nanos unix) {
     const Node* const node = book_.find_node(c.node);
@@ -302,7 +310,7 @@ void Reservations::keep_place(Job& job, Contract& c, Nanos unix) {
     if (!best && c.node.empty()) return;
     if (!c.node.empty()) {
         ++c.places_lost;
-        promises_.lost(job, now());
+        promises_.lost(job, why_lost(job, node), now());
         std::erase(sold_[c.node], &job);
     }
     c.node = best ? best->id() : NodeName{};

@@ -122,6 +122,7 @@ class Reservations : private PlacesAhead {
     void list_sold() const;
     void list_ahead();
     void see_contract(Job& job, bool is_fresh, Nanos now);
+    PromiseEnd why_lost(const Job& job, const Node* node) const;
     void keep_place(Job& job, Contract& c, Nanos unix);
     void ask_all(Nanos now);
     bool is_too_much(const std::vector<const Job*>& all, Nanos unix) const;
