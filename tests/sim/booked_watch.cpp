@@ -92,7 +92,9 @@ std::optional<Nanos> BookedWatch::stored(const JobRecord& record, Nanos now) {
         made.deadline = p.deadline;
         made.made = now;
         const JobTerms& t = record.report.terms;
+        // The promise goes by the shorter one of its limit and what its user states.
         made.needs = t.limits->run.ns > 0 ? t.limits->run : t.runtime;
+        if (t.runtime.ns > 0) made.needs = std::min(made.needs, t.runtime);
         made.has_budget = t.budget.micro > 0;
     }
     if (const auto promise = promises_.find(id); promise != promises_.end() && !c.node.empty())
