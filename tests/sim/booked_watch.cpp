@@ -220,7 +220,9 @@ void BookedWatch::judge_broken(const JobId& id, const Promise& p, const Truth& t
     // Its place is lost to a job that cannot leave another node, or is not executed there.
     const bool is_fixed = truth.cannot_dump || !truth.lacking.empty();
     if (p.cause == "cannot_move" && !is_fixed) return untrue("it can");
-    if (p.cause == "took_longer" && Nanos{truth.frontier} + Nanos::from_s(5) < p.needs)
+    // A limit counts what was lost with a node as well (Cluster::ends_by_limit judges that).
+    if (p.cause == "took_longer" && !p.at_limit &&
+        Nanos{truth.frontier} + Nanos::from_s(5) < p.needs)
         return untrue("it has run for " + seconds(Nanos{truth.frontier}) + " of " +
                       seconds(p.needs));
     if (p.cause == "owner_left" && !owners && !truth.destroyed) return untrue("no owner has left");
