@@ -23,6 +23,11 @@ FileTraffic traffic_of(const FilesUse& use, ProviderKey home) {
     return traffic.any() ? traffic : FileTraffic{};
 }
 
+ClassKey class_of_places(const Node& node) {
+    const ProviderReport& r = node.record.report;
+    return class_of(static_cast<int32_t>(std::clamp<int64_t>(r.speed, 1, speed_max)), r.reserve);
+}
+
 }  // namespace
 
 // If nothing is to be decided about the job now, says where it is or will be.
@@ -298,8 +303,7 @@ void Allocation::rank_among_equals(Job& job) {
         const Node& node = book_.node(w.place);
         const ProviderReport& r = node.record.report;
         if (w.pin == Pin::stay || (Places::usable(node) && r.reserve <= job.bid))
-            place = class_of(static_cast<int32_t>(std::clamp<int64_t>(r.speed, 1, speed_max)),
-                             r.reserve);
+            place = class_of_places(node);
     }
     equals_.take(job, place);
 }
@@ -429,6 +433,12 @@ bool Allocation::is_to_leave(const Job& job) const {
     return w.state == JobState::running && (!target || target->id() != w.place);
 }
 
+// The same, and not for a better place.
+bool Allocation::loses_place(const Job& job) const {
+    const Node* const target = target_of(job);
+    return is_to_leave(job) && (!target || class_of_places(*target) >= job.equal.place);
+}
+
 // Jobs that have lost their places by this decision, as where a node offers fewer CPUs, may have
 // taken those of equal ones. They rank behind these until they have a place. Returns them. If there
 // are some, the solver has heard again where everybody is, as nothing of its decision has happened,
@@ -443,7 +453,7 @@ std::set<Job*> Allocation::give_back_to_equals(std::span<const Change> changes) 
         const Job* const other = displaced ? book_.job_of(change.other) : nullptr;
         const bool by_equal = other && EqualJobs::are_equal(*job, *other);
         if (by_equal) lists.insert(job->equal.list);
-        if (is_to_leave(*job) && !(by_equal && is_to_leave(*other))) lost.insert(job);
+        if (loses_place(*job) && !(by_equal && is_to_leave(*other))) lost.insert(job);
     }
     std::erase_if(lost, [&](const Job* job) {
         return job->equal.place == class_none || !lists.contains(job->equal.list);

@@ -99,6 +99,7 @@ class Allocation final : public Admission::Jobs {
     void tell_solver(Job& job, const Wish& wish);
     void rank_among_equals(Job& job);
     bool is_to_leave(const Job& job) const;
+    bool loses_place(const Job& job) const;
     std::set<Job*> give_back_to_equals(std::span<const Change> changes);
     void rank_by_place(Job& job);
     void take_held(const Admission::Decision& decision, Nanos now);

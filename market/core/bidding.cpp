@@ -22,7 +22,8 @@ void Bidding::set(Job& job, Nanos now) {
     const bool was_unsure = std::exchange(job.in_time, bid.in_time).value_or(1) < deadline_chance;
     job.bid_until = bid.good_for == Nanos::never() ? Nanos::never() : now + bid.good_for;
     if (job.bid != before) work_.touch(job);
-    if (job.record.price > job.bid && job.phase() == JobPhase::running)
+    // A price that was fixed when the place was sold follows no bid.
+    if (job.record.price > job.bid && job.phase() == JobPhase::running && !booked_price(job))
         billing_.set_price(job, job.bid, now);
     if (was_unsure != (job.in_time.value_or(1) < deadline_chance)) notes_.of(job);
 }

@@ -64,8 +64,9 @@ enum class PromiseEnd : uint8_t {
     took_longer,
     held_back,  // by an operator, a limit of its user, or its user
     home_away,
-    late,       // the market brought it there too late
-    withdrawn,  // its user wants none any more, or has ended the job
+    late,         // the market brought it there too late
+    withdrawn,    // its user wants none any more, or has ended the job
+    cannot_move,  // it could not go to its place from where it was
 };
 const char* to_string(PromiseEnd end);
 const char* words_of(PromiseEnd end);  // for people

@@ -240,11 +240,13 @@ Operators::Outcome Operators::outcome(const JobId& id, const NodeName& name, boo
     const bool there = freezes ? still : phase == JobPhase::running && is_there();
     if (there && !Orders::in_transit(*job)) {
         if (phase == JobPhase::waiting) return {true, true, "job " + id.text() + " waits"};
-        if (freezes && r.in_place)
-            return {
-                true, true,
-                "job " + id.text() + " is stopped in memory on " + r.where +
-                    (r.cannot_move.empty() ? "" : ", as it cannot be frozen: " + *r.cannot_move)};
+        // Its memory is not on disk, which is what was asked for.
+        if (freezes && r.in_place) {
+            const std::string text =
+                "job " + id.text() + " is stopped in memory on " + r.where + ", and not on disk";
+            return {true, false,
+                    r.cannot_move.empty() ? souk::Cause(text) : r.cannot_move->within(text + ": ")};
+        }
         return {true, true,
                 "job " + id.text() + (freezes ? " is frozen on " : " runs on ") + r.where};
     }

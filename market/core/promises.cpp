@@ -50,6 +50,7 @@ const char* to_string(PromiseEnd end) {
         case PromiseEnd::home_away: return "home_away";
         case PromiseEnd::late: return "late";
         case PromiseEnd::withdrawn: return "withdrawn";
+        case PromiseEnd::cannot_move: return "cannot_move";
     }
     return "?";
 }
@@ -62,6 +63,7 @@ const char* words_of(PromiseEnd end) {
             return "an operator, a limit of its user or its user held it back";
         case PromiseEnd::home_away: return "its home was away";
         case PromiseEnd::late: return "the market brought it to its place too late";
+        case PromiseEnd::cannot_move: return "it could not go to its place from where it was";
         default: return to_string(end);
     }
 }
@@ -270,8 +272,9 @@ PromiseEnd Promises::what_keeps(const Job& job) const {
     const JobRecord& r = job.record;
     const JobPhase phase = job.phase();
     const Node* const home = book_.home_of(job);
-    const bool by_user = r.promised->keeps == PromiseEnd::held_back;
-    if (c.node.empty()) return by_user ? PromiseEnd::held_back : PromiseEnd::owner_left;
+    const PromiseEnd lost = r.promised->keeps;
+    const bool by_its_own = lost == PromiseEnd::held_back || lost == PromiseEnd::cannot_move;
+    if (c.node.empty()) return by_its_own ? lost : PromiseEnd::owner_left;
     const Node* const node = book_.find_node(c.node);
     if (!node || !node->connected || !node->record.report.on_market ||
         !node->record.report.cannot.empty() || !r.report.paused.empty())
@@ -307,14 +310,14 @@ void Promises::holds(Job& job, Nanos now) {
     book_.save(job);
 }
 
-void Promises::lost(Job& job, PromiseEnd by, bool gives_back, Nanos now) {
+void Promises::lost(Job& job, PromiseEnd why, Nanos now) {
     Promised& p = job.record.promised.edit();
     if (p.end != PromiseEnd::none) return;
     const Contract& c = *job.record.contract;
     const Hold hold = job.record.hold;
     const bool held_back = holds_back(hold) || (hold == Hold::none && is_held_back(job));
-    p.keeps = held_back ? PromiseEnd::held_back : by;
-    if (gives_back && !held_back && !p.held_on.empty() && p.held_on == c.node) {
+    p.keeps = held_back ? PromiseEnd::held_back : why;
+    if (p.keeps == PromiseEnd::owner_left && !p.held_on.empty() && p.held_on == c.node) {
         p.back_from = p.held_on;
         p.back = std::max(Money{}, bill::cost(job, now) - p.held_cost);
     }

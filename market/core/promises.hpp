@@ -101,10 +101,10 @@ class Promises {
     const Node* follow(Job& job, int64_t link_bytes_per_s, Nanos now);
     // It is to hold its place now.
     void holds(Job& job, Nanos now);
-    // Its place cannot be on that node any more. `by`: owner_left or, of what its user asks for
-    // since, held_back; `gives_back`: the owner has done that himself, and no word of the job's
-    // user or home.
-    void lost(Job& job, PromiseEnd by, bool gives_back, Nanos now);
+    // Its place cannot be on that node any more: for `owner_left` by what its owner has done, who
+    // gives back what it has cost; for `held_back` by what its user asks for since; for
+    // `cannot_move` because the job cannot go there.
+    void lost(Job& job, PromiseEnd why, Nanos now);
     // Its deadline has passed, or it has ended, or its user wants no promise any more.
     void ends(Job& job, Nanos now);
 

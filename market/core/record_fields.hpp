@@ -10,7 +10,7 @@ namespace souk {
 namespace market {
 inline constexpr int64_t days_max = 1'000'000;
 inline constexpr int32_t history_minutes_max = 44'640;
-inline constexpr Rule promise_rule = rule::one_of(PromiseEnd::none, PromiseEnd::withdrawn);
+inline constexpr Rule promise_rule = rule::one_of(PromiseEnd::none, PromiseEnd::cannot_move);
 inline constexpr Rule day_rule = rule::plus(1, rule::between(0, days_max));
 }  // namespace market
 

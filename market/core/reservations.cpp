@@ -284,16 +284,14 @@ Money Reservations::most_asked(const ProviderReport& r, Span span) {
 
 // The owner gives back what the place has cost only for what he has done: what a user asks for
 // since he bought it, and what a home says that a node lacks, are no deeds of his.
-void Reservations::end_promise_there(Job& job, const Contract& c, const Node* node) {
+PromiseEnd Reservations::why_lost(const Job& job, const Contract& c, const Node* node) const {
     const JobReport& r = job.record.report;
-    const bool owner_left = !node || !Places::usable(*node);
-    const bool asks_more =
-        !is_within(r.terms, c) || (*r.terms.needs != *c.needs && !places_.meets_needs(job, *node));
-    const bool says_so =
-        node && (places_.is_barred(job, *node) || (Places::is_rooted(job) && r.where != c.node));
-    const bool by_user = !owner_left && asks_more;
-    promises_.lost(job, by_user ? PromiseEnd::held_back : PromiseEnd::owner_left,
-                   owner_left || !(asks_more || says_so), now());
+    if (!node || !Places::usable(*node)) return PromiseEnd::owner_left;
+    if (!is_within(r.terms, c) || (*r.terms.needs != *c.needs && !places_.meets_needs(job, *node)))
+        return PromiseEnd::held_back;
+    const bool cannot_go =
+        places_.is_barred(job, *node) || (Places::is_rooted(job) && r.where != c.node);
+    return cannot_go ? PromiseEnd::cannot_move : PromiseEnd::owner_left;
 }
 
 // A contract whose node is gone, or has become too small, gets another one.
@@ -316,7 +314,7 @@ void Reservations::keep_place(Job& job, Contract& c, Nanos unix) {
     if (!best && c.node.empty()) return;
     if (!c.node.empty()) {
         ++c.places_lost;
-        end_promise_there(job, c, node);
+        promises_.lost(job, why_lost(job, c, node), now());
         std::erase(sold_[c.node], &job);
     }
     c.node = best ? best->id() : NodeName{};

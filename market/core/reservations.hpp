@@ -122,8 +122,8 @@ class Reservations : private PlacesAhead {
     void list_sold() const;
     void list_ahead();
     void see_contract(Job& job, bool is_fresh, Nanos now);
+    PromiseEnd why_lost(const Job& job, const Contract& c, const Node* node) const;
     void keep_place(Job& job, Contract& c, Nanos unix);
-    void end_promise_there(Job& job, const Contract& c, const Node* node);
     void ask_all(Nanos now);
     bool is_too_much(const std::vector<const Job*>& all, Nanos unix) const;
     void ask(const JobId& id, Nanos unix, std::set<std::string>& gangs);

@@ -151,7 +151,9 @@ def test_what_is_refused_is_refused_in_words_and_goes_on(market, tmp_path, refus
     assert json.loads(done.stderr)["error"]["code"] == row.outcome.code, done
     assert not row.outcome.check or "process " in done.stderr, done
     check(held.differ("moved"))
-    held.order("freeze")  # it stands in memory
+    done = market.tool("marketctl", "--hold", "--wait", "60s", "freeze", id, check=False, limit=80)
+    assert done.returncode == 1 and "stopped in memory" in done.stderr, done
+    assert "not on disk: " in done.stderr and row.outcome.words in done.stderr, done
     assert market.job(id)["stopped_in_place"], market.job(id)
     held.order("thaw", market.job(id)["where"])
     check(held.differ("thawed"))

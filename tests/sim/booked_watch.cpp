@@ -92,7 +92,9 @@ std::optional<Nanos> BookedWatch::stored(const JobRecord& record, Nanos now) {
         made.deadline = p.deadline;
         made.made = now;
         const JobTerms& t = record.report.terms;
+        // The promise goes by the shorter one of its limit and what its user states.
         made.needs = t.limits->run.ns > 0 ? t.limits->run : t.runtime;
+        if (t.runtime.ns > 0) made.needs = std::min(made.needs, t.runtime);
         made.has_budget = t.budget.micro > 0;
     }
     if (const auto promise = promises_.find(id); promise != promises_.end() && !c.node.empty())
@@ -100,11 +102,13 @@ std::optional<Nanos> BookedWatch::stored(const JobRecord& record, Nanos now) {
     if (!c.is_sold() || c.over || record.report.phase == JobPhase::finished) {
         places_.erase(id);
         due_.erase(id);
+        came_.erase(id);
         return std::nullopt;
     }
     const auto had = places_.find(id);
     const bool is_new = had == places_.end() || !same_place(had->second, c);
     if (had == places_.end()) ++counts_.sold;
+    if (had == places_.end() || had->second.node != c.node) came_[id] = now;
     places_[id] = c;
     if (is_new) due_.erase(id);
     if (!is_new || c.node.empty()) return std::nullopt;
@@ -126,16 +130,21 @@ void BookedWatch::heard(const JobReport& report, Nanos now) {
     p.at_limit = p.at_limit || report.why->code == CauseCode::time_limit ||
                  report.why->code == CauseCode::place_over;
     if (report.cancelled) p.heard_cancel = std::min(p.heard_cancel, now);
+    if (!report.terms.booking->promise) p.heard_drop = std::min(p.heard_drop, now);
 }
 
 void BookedWatch::posted(const Receipt& r, Nanos now) {
     if (r.kind == Receipt::Kind::use) {
         paid_[{r.job, r.node}] += r.paid;
         const Contract* const c = place_of(r.job);
-        const bool in_place = c && r.node == c->node && r.from >= c->start + late && r.to <= c->end;
+        // Before its place came there it paid for its bid, on that node as well.
+        const bool in_place = c && r.node == c->node && r.to <= c->end &&
+                              r.from >= std::max(c->start, came_[r.job]) + late;
         if (in_place && r.run.ns > 0 && r.price > c->price)
             fail(r.job, "pays " + format_money(r.price) + " in a place that was sold for " +
-                            format_money(c->price));
+                            format_money(c->price) + " from " + seconds(c->start) + " to " +
+                            seconds(c->end) + ", of " + seconds(r.run) + " from " +
+                            seconds(r.from) + " to " + seconds(r.to));
     }
     if (r.kind != Receipt::Kind::broken) return;
     const auto it = promises_.find(r.job);
@@ -178,7 +187,10 @@ void BookedWatch::judge(const World& world, Nanos calm) {
         const bool given_up = p.heard_cancel <= heard_by && !truth.ended;
         if (p.times_broken > 0) {
             ++counts_.broken;
-            if (in_time && p.heard_end <= heard_by && !truth.cancelled && !p.at_limit)
+            // Who gives it up after the deadline, and before his end is heard of, has missed it.
+            const bool dropped = p.heard_drop >= p.deadline && p.heard_drop <= p.heard_end &&
+                                 p.heard_drop != Nanos::never();
+            if (in_time && p.heard_end <= heard_by && !truth.cancelled && !p.at_limit && !dropped)
                 fail(id, "has ended before its deadline, and that is called broken");
             if (!in_time && !truth.given_up) judge_broken(id, p, truth, calm);
         } else if (in_time) {
@@ -205,13 +217,15 @@ void BookedWatch::judge_broken(const JobId& id, const Promise& p, const Truth& t
     if (p.cause == "late" && !owners) return untrue("nothing has failed");
     if (p.cause == "home_away") return untrue("its home was there");
     if (p.cause == "held_back" && !p.has_budget) return untrue("nobody held it back");
-    if (p.cause == "took_longer" && Nanos{truth.frontier} + Nanos::from_s(5) < p.needs)
+    // Its place is lost to a job that cannot leave another node, or is not executed there.
+    const bool is_fixed = truth.cannot_dump || !truth.lacking.empty();
+    if (p.cause == "cannot_move" && !is_fixed) return untrue("it can");
+    // A limit counts what was lost with a node as well (Cluster::ends_by_limit judges that).
+    if (p.cause == "took_longer" && !p.at_limit &&
+        Nanos{truth.frontier} + Nanos::from_s(5) < p.needs)
         return untrue("it has run for " + seconds(Nanos{truth.frontier}) + " of " +
                       seconds(p.needs));
-    // Its place is lost to a job, too, that cannot leave another node or is not executed there.
-    const bool is_fixed = truth.cannot_dump || !truth.lacking.empty();
-    if (p.cause == "owner_left" && !owners && !truth.destroyed && !is_fixed)
-        return untrue("no owner has left");
+    if (p.cause == "owner_left" && !owners && !truth.destroyed) return untrue("no owner has left");
 }
 
 }  // namespace souk::sim

@@ -76,6 +76,7 @@ class BookedWatch {
         NodeName node;
         bool has_budget = false;
         Nanos heard_end = Nanos::never(), heard_cancel = Nanos::never();
+        Nanos heard_drop = Nanos::never();  // its user wants none any more
         bool at_limit = false;  // its home says so, although it may have ended just before
         int times_broken = 0;
         std::string cause;
@@ -90,6 +91,7 @@ class BookedWatch {
     std::map<JobId, market::Contract> decided_, places_;  // not over; places_: on disk
     std::set<JobId> moved_;                               // of decided_, in this step
     std::map<JobId, Nanos> due_;                          // of places_: the next look
+    std::map<JobId, Nanos> came_;                         // of places_: to the node where it is
     std::map<JobId, Promise> promises_;
     std::map<JobId, std::string> told_;
     std::map<std::pair<JobId, NodeName>, Money> paid_;

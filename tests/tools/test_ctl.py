@@ -272,3 +272,13 @@ def test_a_daemon_that_stays_away_is_one_line_after_the_patience(start, agentd):
     assert process.returncode == 1 and err.count("\n") == 1
     process = start("marketctl", "--patience", "0", "status")
     assert b"tried again" not in process.communicate(timeout=LIMIT)[1] and process.returncode == 1
+
+
+@pytest.mark.parametrize("tool", ["marketctl", "pvdctl"])
+def test_a_daemon_that_hangs_is_said_to_be_silent_while_it_is_waited_for(start, agentd, tool):
+    process = start(tool, "--json", "status")
+    said = process.stderr.readline().decode()
+    assert said.startswith(f"{tool}: no answer for 5") and "waited for" in said, said
+    answer(agentd, process, {"node": "n1"})
+    out, more = process.communicate(timeout=LIMIT)
+    assert json.loads(out) == {"node": "n1"} and not more and process.returncode == 0, more

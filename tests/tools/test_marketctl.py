@@ -233,6 +233,7 @@ def test_an_array_is_summed_up_and_its_failures_are_named(start, agentd):
     assert said["jobs"] == "3" and said["failed"] == "2: n1.8[2] (3), n1.9[3] (137)"
     assert said["memory peak"] == "9.0 MB" and said["memory"] == "100 MB each"
     assert said["efficiency"] == "40%" and said["cpu used"] == "24.0s" and said["moves"] == "3"
+    assert said["cancelled"] == "0"
     process = start("marketctl", "job", "n1.7[*]")
     answer(agentd, process, [])
     assert b"no such array" in process.communicate(timeout=LIMIT)[1] and process.returncode == 1
@@ -250,6 +251,24 @@ def test_history_has_a_line_for_an_array_that_opens(start, agentd):
     assert [line.split()[:2] for line in
             process.communicate(timeout=LIMIT)[0].decode().splitlines()[1:]] == [
         ["n1.7", "0"], ["n1.8", "3"], ["n1.9", "137"]]
+
+
+def test_jobs_of_an_array_that_were_cancelled_have_not_failed(start, agentd):
+    jobs = sweep()
+    jobs[2] |= {"cancelled": True, "why": "cancelled", "why_code": "cancelled"}
+    process = start("marketctl", "history", "-o", "id,exit")
+    answer(agentd, process, jobs)
+    assert process.communicate(timeout=LIMIT)[0].decode().splitlines()[1].split() == (
+        "n1.7[*] 1 failed, 1 cancelled".split())
+    process = start("marketctl", "job", "n1.7[*]")
+    answer(agentd, process, jobs)
+    said = process.communicate(timeout=LIMIT)[0].decode()
+    assert "1: n1.8[2] (3)" in said and "n1.9" not in said, said
+    # The home ends it, too, when its time is over: nobody has cancelled that one.
+    jobs[2] |= {"why": "its time is over", "why_code": "time_limit"}
+    process = start("marketctl", "history", "-o", "id,exit")
+    answer(agentd, process, jobs)
+    assert "2 failed" in process.communicate(timeout=LIMIT)[0].decode()
 
 
 def test_a_report_has_a_row_for_each_user_node_or_day(start, agentd):

@@ -138,6 +138,21 @@ def test_pvdctl_forecasts_by_the_prices_of_the_market(start, agentd):
     assert [r["let_h"] for r in told["at"]] == [4, 4, 2, 0, 0], told
 
 
+def test_a_forecast_has_three_digits_that_count(start, agentd):
+    process = start("pvdctl", "forecast")
+    answer(agentd, process, PROVIDER)
+    answer(agentd, process, {"jobs": {"total": 3}})
+    answer(agentd, process, {**PRICES, "zone": "UTC"})
+    answer(agentd, process, [
+        {"from_unix_s": 4 * 86_400 + hour * 3600, "span_s": 3600,
+         "speeds": [{"speed": 80, "price": price, "open_s": 3599.5}]}
+        for hour, price in ((0, 61728.123456), (9, 0.0123456))])
+    lines = process.communicate(timeout=LIMIT)[0].decode().splitlines()
+    assert lines[0].startswith("by 2 h of"), lines
+    assert [line.split()[-3:] for line in lines[2:5]] == [
+        ["2", "h", "123000"], ["1", "h", "123000"], ["1", "h", "123000"]], lines
+
+
 def test_pvdctl_promises_no_money_in_a_market_that_never_had_a_job(start, agentd):
     process = start("pvdctl", "forecast")
     answer(agentd, process, PROVIDER)

@@ -48,8 +48,8 @@ START_TEST(what_became_of_an_order_is_told_when_it_is_done_and_when_it_cannot_be
     stands.cannot_move = souk::Cause(CauseCode::dump_failed, "no room for its image");
     w.tell(w.jobs.at(w.job));
     ck_assert_text(w.outcome("", true, 0),
-                   "done: job n1.1 is stopped in memory on n2, as it cannot be frozen: no room for "
-                   "its image");
+                   "over: job n1.1 is stopped in memory on n2, and not on disk: no room for its "
+                   "image");
     stands = before_it;
     w.tell(w.jobs.at(w.job));
 

@@ -3,6 +3,7 @@
 // characters.
 #include "tools/common/monitor.hpp"
 
+#include "market/core/reason.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;
@@ -115,6 +116,36 @@ START_TEST(a_reason_is_cut_at_a_word_and_keeps_its_place_at_80_columns) {
             if (columns >= 80) ck_assert(reason.find("26") != std::string::npos);
         }
         ck_assert_uint_eq(reasons, 9);
+    }
+}
+END_TEST
+
+// Half of a number would be another number: "outbid; 2" for 26.
+START_TEST(no_reason_is_cut_within_a_number_whatever_the_width) {
+    const auto is_whole = [](std::string part, const std::string& whole) {
+        if (part.ends_with("~")) part.pop_back();
+        ck_assert_msg((whole + " ").starts_with(part + " "), "'%s' of '%s'", part.c_str(),
+                      whole.c_str());
+    };
+    for (const market::ReasonWords& words : market::reason_table()) {
+        const std::string whole =
+            fill_words(words.text, [](std::string_view) { return std::string("4711"); });
+        if (whole.empty()) continue;
+        Seen seen = some();
+        seen.jobs[2]["comment"] = whole;
+        seen.trouble = whole;
+        for (size_t columns = 60; columns <= 120; ++columns) {
+            View view = plain();
+            const auto lines = screen(seen, view, 24, columns);
+            is_whole(lines.back().text, whole);
+            size_t why = std::string::npos;
+            for (const Line& line : lines) {
+                if (line.text.find("WHY") != std::string::npos) why = line.text.find("WHY");
+                if (line.text.starts_with("n1.3 ") && why < line.text.size())
+                    is_whole(line.text.substr(why), whole);
+            }
+            ck_assert(why != std::string::npos);
+        }
     }
 }
 END_TEST
@@ -254,6 +285,7 @@ END_TEST
 
 UNIT_SUITE(monitor, nodes_and_jobs_are_there_at_once_in_24_lines_of_80_characters,
            a_reason_is_cut_at_a_word_and_keeps_its_place_at_80_columns,
+           no_reason_is_cut_within_a_number_whatever_the_width,
            a_window_of_200_columns_shows_more_columns_and_whole_reasons,
            states_have_the_colours_of_the_pages, an_array_is_one_row_that_unfolds,
            jobs_and_moves_are_sorted_filtered_and_opened,

@@ -419,6 +419,31 @@ START_TEST(a_promise_outlives_the_market_and_one_that_is_cancelled_is_none) {
 }
 END_TEST
 
+// No owner has left: the job stands where it is when its place begins elsewhere.
+START_TEST(a_promised_job_that_cannot_go_to_its_place_says_so) {
+    Promising p;
+    p.w.add_node("n1", 100, 1);
+    p.w.add_node("n2", 80, 5);
+    p.w.run_for(s(2));
+    (void)p.w.submit("n1", 50);
+    p.w.run_for(s(2));
+    const JobId id = p.submit("n2", 20, s(6'000), s(1'000), s(10'000));
+    p.w.run_for(s(2));
+    ck_assert_text(p.where(id), "n2");
+    ck_assert_text(p.contract(id).node, "n1");
+    p.w.becomes_immovable(id, "it has an io_uring");
+    (void)p.w.submit("n2", 60);
+    p.w.run_for(s(5));
+    ck_assert(p.w.jobs[id].report.in_place);
+    p.w.run_for(s(6'100));
+    ck_assert(p.promised(id).end == PromiseEnd::cannot_move);
+    const auto receipts = p.broken(id);
+    ck_assert_uint_eq(receipts.size(), 1);
+    ck_assert_text(receipts[0].note, "deadline missed: cannot_move");
+    ck_assert_int_eq(receipts[0].paid.micro, 0);
+}
+END_TEST
+
 // Its user has not ended it, although that is before its deadline.
 START_TEST(a_promised_job_that_is_lost_where_it_runs_is_no_withdrawn_promise) {
     Promising p;
@@ -623,6 +648,7 @@ UNIT_SUITE(promises, a_promised_job_has_its_place_from_the_latest_safe_start_wha
            the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others,
            who_needs_longer_than_he_said_has_missed_it_himself,
            a_promise_outlives_the_market_and_one_that_is_cancelled_is_none,
+           a_promised_job_that_cannot_go_to_its_place_says_so,
            a_promised_job_that_is_lost_where_it_runs_is_no_withdrawn_promise,
            what_a_program_took_is_learned_with_a_band,
            random_promises_are_kept_or_their_break_is_in_the_ledger_with_its_cause);

@@ -52,6 +52,30 @@ START_TEST(a_place_is_kept_from_the_second_for_which_it_was_sold) {
 }
 END_TEST
 
+// A stop tells how long it has run, which is less than the market has counted until then.
+START_TEST(a_lower_bid_changes_nothing_of_a_price_that_was_fixed) {
+    World w = world();
+    w.add_node("n1", 100, 30, 2);
+    w.run_for(s(2));
+    const JobId id = book(w, "n1", 60, {.start_s = 10, .span_s = 100});
+    w.run_until(s(30));
+    ck_assert_text(where(w, id), "n1");
+    World::HomeJob& job = w.jobs[id];
+    World::stop_clock(job, w.now - Nanos::from_ms(100));
+    job.report.stands = true;
+    job.report.terms.max_price = Money::units(5);
+    w.tell(job);
+    w.run_for(s(1));
+    size_t seen = 0;
+    for (const Receipt& r : w.receipts) {
+        if (r.job != id) continue;
+        ++seen;
+        ck_assert_msg(r.price == contract(w, id).price, "%s", format_money(r.price).c_str());
+    }
+    ck_assert(seen > 0);
+}
+END_TEST
+
 START_TEST(no_more_is_sold_than_there_is_and_the_next_time_is_told) {
     World w = world();
     w.add_node("n1", 100, 1, 4);
@@ -466,6 +490,7 @@ END_TEST
 
 UNIT_SUITE(reservations, a_user_buys_within_his_hours_and_no_more_than_he_may_reserve,
            a_place_is_kept_from_the_second_for_which_it_was_sold,
+           a_lower_bid_changes_nothing_of_a_price_that_was_fixed,
            no_more_is_sold_than_there_is_and_the_next_time_is_told,
            many_requests_beside_many_places_are_looked_at_some_at_a_time,
            a_price_of_a_time_to_come_is_the_owners_or_what_the_history_says,

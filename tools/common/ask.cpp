@@ -42,19 +42,18 @@ bool may_come(const Error& e, const std::string& verb) {
 }
 
 // `waiting` each second until it comes.
-Result<wire::CtlReply> hear(Link& link, const std::function<void()>& waiting) {
+Result<wire::CtlReply> hear(Link& link, const Waiting& waiting) {
     constexpr Nanos step = Nanos::from_s(1);
     if (!waiting) return link.expect<wire::CtlReply>(part_max);
     for (Nanos waited = step;; waited += step) {
         auto reply = link.expect<wire::CtlReply>(step);
         if (reply || reply.error().code != ETIMEDOUT || waited >= part_max) return reply;
-        waiting();
+        waiting(waited);
     }
 }
 
 Result<Answer> ask_once(const std::string& socket, const std::string& verb,
-                        const std::vector<std::string>& args,
-                        const std::function<void()>& waiting) {
+                        const std::vector<std::string>& args, const Waiting& waiting) {
     constexpr size_t parts_max = 4096;
     TRY_ASSIGN(Link link, Link::open(socket));
     Answer parts;
@@ -68,7 +67,7 @@ Result<Answer> ask_once(const std::string& socket, const std::string& verb,
         if (!reply.json.empty() || reply.next.empty())
             parts.push_back(std::move(reply.json));
         else if (waiting)
-            waiting();
+            waiting({});
         request.after = std::move(reply.next);
         ++request.request;
     } while (!request.after.empty());
@@ -100,8 +99,7 @@ Result<Answer> ask_again(const std::function<Result<Answer>()>& once, const std:
 }
 
 Result<Answer> ask(const FindSocket& find, const std::string& verb,
-                   const std::vector<std::string>& args, Nanos patience,
-                   const std::function<void()>& waiting) {
+                   const std::vector<std::string>& args, Nanos patience, const Waiting& waiting) {
     return ask_again(
         [&]() -> Result<Answer> {
             const auto socket = find();

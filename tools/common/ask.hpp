@@ -14,13 +14,15 @@ namespace souk::tools {
 // The answer's JSON (replies.md): one text, or a long list in parts of which each is a list.
 using Answer = std::vector<std::string>;
 using FindSocket = std::function<Result<std::string>()>;
+// Called each second while an answer is still to come, with how long the daemon has said nothing;
+// 0: it has just said that there is none yet.
+using Waiting = std::function<void(Nanos silent)>;
 // Asks a daemon. If the daemon is away, or an agentd has no market, it is asked again for
 // `patience`, because it may just be started again. An order is not repeated once it may have been
-// heard. Errors: nobody listens, no answer in time, or the daemon's own words. `waiting` is called
-// each five seconds while the answer is still to come.
+// heard. Errors: nobody listens, no answer in time, or the daemon's own words.
 Result<Answer> ask(const FindSocket& find, const std::string& verb,
                    const std::vector<std::string>& args, Nanos patience,
-                   const std::function<void()>& waiting = {});
+                   const Waiting& waiting = {});
 // Asks `once` until it answers or fails for good; ask() and its like are made of it.
 Result<Answer> ask_again(const std::function<Result<Answer>()>& once, const std::string& verb,
                          Nanos patience);

@@ -26,7 +26,7 @@ struct Way {
 };
 
 using Ask = std::function<Result<Answer>(const std::string&, const std::vector<std::string>&,
-                                         const std::function<void()>&)>;
+                                         const Waiting&)>;
 
 // How the daemon is asked that the command line names.
 struct Asked {
@@ -34,20 +34,29 @@ struct Asked {
     AskPart part;
 };
 
-// Writes one line of a terminal again and again, and takes it away at the end.
+// Says once that the daemon does not answer. Where the question has words for it, also writes how
+// far it is, in one line of a terminal again and again, and takes that away at the end.
 class Progress {
   public:
-    Progress(const CtlQuestion& question, const Ask& ask)
-        : question_(question), ask_(ask), since_(monotonic_now()) {}
+    Progress(const char* tool, const CtlQuestion& question, const Ask& ask)
+        : tool_(tool), question_(question), ask_(ask), since_(monotonic_now()) {}
     ~Progress() {
         if (shown_) (void)write_all(STDERR_FILENO, "\r\x1b[K", "stderr");
     }
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
-    std::function<void()> hook() {
-        if (!question_.progress || ::isatty(STDERR_FILENO) == 0) return {};
-        return [this] { show(); };
+    Waiting hook() {
+        const bool shows = question_.progress && ::isatty(STDERR_FILENO) != 0;
+        return [this, shows](Nanos silent) {
+            if (silent >= silent_for && !std::exchange(said_, true))
+                (void)write_all(
+                    STDERR_FILENO,
+                    tool_ + ": no answer for " + human_span(silent) + "; it is waited for\n",
+                    "stderr");
+            else if (shows && silent < silent_for)
+                show();
+        };
     }
 
   private:
@@ -60,10 +69,12 @@ class Progress {
         (void)write_all(STDERR_FILENO, "\r\x1b[K" + blank_controls(line), "stderr");
     }
 
+    static constexpr Nanos silent_for = Nanos::from_s(5);
+    const std::string tool_;
     const CtlQuestion& question_;
     const Ask& ask_;
     const Nanos since_;
-    bool shown_ = false;
+    bool shown_ = false, said_ = false;
 };
 
 Result<Asked> way_of(const CtlTool& tool, const Way& way) {
@@ -102,19 +113,19 @@ void ask_home(CtlTool& tool, Way& way, const std::string& home) {
         way.node = home;
 }
 
-Result<Answer> ask_one(const CtlQuestion& question, const Ask& ask) {
+Result<Answer> ask_one(const char* tool, const CtlQuestion& question, const Ask& ask) {
     if (question.here) {
         TRY_ASSIGN(std::string own, question.here());
         return Answer{std::move(own)};
     }
-    Progress progress(question, ask);
+    Progress progress(tool, question, ask);
     return ask(question.verb, question.args, progress.hook());
 }
 
-Status ask_and_show(CtlQuestion question, const Ask& ask, bool json) {
+Status ask_and_show(const char* tool, CtlQuestion question, const Ask& ask, bool json) {
     Answer answer;
     for (;;) {
-        TRY_ASSIGN(answer, ask_one(question, ask));
+        TRY_ASSIGN(answer, ask_one(tool, question, ask));
         if (question.here || !question.then) break;
         TRY_ASSIGN(CtlQuestion next, question.then(answer));
         if (next.then) {
@@ -122,7 +133,7 @@ Status ask_and_show(CtlQuestion question, const Ask& ask, bool json) {
             continue;
         }
         if (next.here || !next.verb.empty()) {
-            TRY_ASSIGN(answer, ask_one(next, ask));
+            TRY_ASSIGN(answer, ask_one(tool, next, ask));
         }
         break;
     }
@@ -204,8 +215,9 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
         if (!ask) return tl::unexpected(ask.error());
         try {
             if (question->asks) return show_asked(*question, *ask, way);
-            return question->every.ns > 0 ? watch(*question, ask->whole, way.json)
-                                          : ask_and_show(*question, ask->whole, way.json);
+            return question->every.ns > 0
+                       ? watch(*question, ask->whole, way.json)
+                       : ask_and_show(tool.line.tool, *question, ask->whole, way.json);
         } catch (const std::exception& e) {  // a number is a text in it, and the like
             return fail("the answer is none that this program can read: " + std::string(e.what()));
         }

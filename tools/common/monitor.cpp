@@ -332,7 +332,7 @@ Line line_of(Panel panel, const std::vector<std::string>& cells, const Fit& fit,
             line.paints.push_back({characters(line.text), fit.widths[i], state_colour(state)});
         line.text += shown;
     }
-    line.text = cut(line.text, columns);
+    line.text = cut_at_word(line.text, columns, unicode);
     line.text.erase(line.text.find_last_not_of(' ') + 1);
     return line;
 }
@@ -513,8 +513,8 @@ Heights heights(Panel keys, size_t nodes, size_t jobs, size_t moves, size_t rows
 }
 
 // All of one job or node in so many lines, in as many columns as there is room for.
-void add_detail(std::vector<Line>& lines, const Seen& seen, const std::string& id, size_t rows,
-                size_t columns) {
+void add_detail(std::vector<Line>& lines, const Seen& seen, const View& view, const std::string& id,
+                size_t rows, size_t columns) {
     constexpr size_t wide = 66;
     const size_t before = lines.size(), at_once = rows - 1,
                  across = std::max<size_t>(1, columns / wide);
@@ -525,8 +525,9 @@ void add_detail(std::vector<Line>& lines, const Seen& seen, const std::string& i
             std::string text;
             for (size_t part = 0; part < across; ++part)
                 if (const size_t i = part * at_once + row; i < texts.size())
-                    text = padded(text, part * wide, false) + cut(texts[i], wide - 2);
-            lines.push_back({cut(text, columns), Line::Kind::plain});
+                    text = padded(text, part * wide, false) +
+                           cut_at_word(texts[i], wide - 2, view.unicode);
+            lines.push_back({cut_at_word(text, columns, view.unicode), Line::Kind::plain});
         }
     }
     lines.resize(before + rows);
@@ -537,7 +538,7 @@ std::vector<Line> body(const Seen& seen, View& view, size_t rows, size_t columns
     if (view.help || !view.open.empty()) {
         const auto texts = view.help ? help_lines() : detail(seen, view.open);
         for (size_t i = 0; i < std::min(rows, texts.size()); ++i)
-            lines.push_back({cut(texts[i], columns), Line::Kind::plain});
+            lines.push_back({cut_at_word(texts[i], columns, view.unicode), Line::Kind::plain});
         return lines;
     }
     const auto nodes = rows_of(seen, view, Panel::nodes), jobs = rows_of(seen, view, Panel::jobs),
@@ -551,7 +552,7 @@ std::vector<Line> body(const Seen& seen, View& view, size_t rows, size_t columns
     add_panel(lines, view, Panel::jobs, jobs, has.jobs, columns);
     add_panel(lines, view, Panel::moves, moves, has.moves, columns);
     const std::string id = chosen_group(seen, view).empty() ? chosen(seen, view) : "";
-    if (spare > 0) add_detail(lines, seen, id, spare, columns);
+    if (spare > 0) add_detail(lines, seen, view, id, spare, columns);
     return lines;
 }
 
@@ -585,8 +586,11 @@ std::string sparkline(const std::vector<double>& values, size_t width, bool unic
 }
 
 std::vector<Line> screen(const Seen& seen, View& view, size_t rows, size_t columns) {
-    std::vector<Line> lines = {{cut(summary(seen), columns), Line::Kind::head},
-                               {cut(price_line(seen, view, columns), columns), Line::Kind::plain}};
+    const auto fitting = [&](const std::string& text) {
+        return cut_at_word(text, columns, view.unicode);
+    };
+    std::vector<Line> lines = {{fitting(summary(seen)), Line::Kind::head},
+                               {fitting(price_line(seen, view, columns)), Line::Kind::plain}};
     const size_t fixed = lines.size() + 1;
     for (Line& line : body(seen, view, rows > fixed ? rows - fixed : 0, columns))
         lines.push_back(std::move(line));
@@ -597,7 +601,7 @@ std::vector<Line> screen(const Seen& seen, View& view, size_t rows, size_t colum
         : !view.said.empty()
             ? view.said
             : "F1Help TabPanel F4Filter F5Open F6Sort F7Move F8Freeze F9Cancel F10Quit";
-    lines.push_back({cut(last, columns), Line::Kind::key});
+    lines.push_back({fitting(last), Line::Kind::key});
     return lines;
 }
 

@@ -112,7 +112,9 @@ void JobArray::add(const Json& job) {
     }
     ++states_[job_state(job)];
     if (job.contains("exit")) ++ended_;
-    if (job.value("exit", 0) != 0 && ++failed_ <= failures_named_max)
+    if (job.value("cancelled", false) && field(job, "why_code") == "cancelled")
+        ++cancelled_;
+    else if (job.value("exit", 0) != 0 && ++failed_ <= failures_named_max)
         failures_ += (failures_.empty() ? "" : ", ") + field(job, "id") + "[" +
                      field(job, "array_index") + "] (" + field(job, "exit") + ")";
     for (const char* key : summed)
@@ -138,7 +140,10 @@ Json JobArray::as_job() const {
         states += (states.empty() ? "" : ", ") + std::to_string(n) + " " + state;
     job["id"] = field(sum_, "array") + "[*]";
     job["status"] = states;
-    if (ended_ > 0) job["exit"] = failed_ > 0 ? std::to_string(failed_) + " failed" : "0";
+    std::string exit = failed_ > 0 ? std::to_string(failed_) + " failed" : "";
+    if (cancelled_ > 0)
+        exit += (exit.empty() ? "" : ", ") + std::to_string(cancelled_) + " cancelled";
+    if (ended_ > 0) job["exit"] = exit.empty() ? "0" : exit;
     if (asked_s_ > 0) job["efficiency"] = used_s_ / asked_s_;
     job["comment"] = "an array of " + std::to_string(jobs_) + ": --open shows each";
     return job;
@@ -191,6 +196,7 @@ Result<std::string> array_text(const Answer& jobs) {
                   {"jobs", std::to_string(array.jobs())},
                   {"status", field(sum, "status")},
                   {"failed", array.failures()},
+                  {"cancelled", std::to_string(array.cancelled())},
                   {"memory", megabytes(sum, "memory_mb") + " each"},
                   {"memory peak", bytes(sum, "memory_peak_bytes")},
                   {"run", duration(sum, "runtime_s")},

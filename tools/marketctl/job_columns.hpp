@@ -53,11 +53,13 @@ class JobArray {
 
     // "2: n1.9[3] (1), n1.11[5] (137)": how many failed, and the first of them with how they ended.
     std::string failures() const;
+    // Jobs that somebody cancelled are none of these.
+    size_t cancelled() const { return cancelled_; }
 
   private:
     Json sum_ = Json::object();
     std::map<std::string, size_t> states_;
-    size_t jobs_ = 0, ended_ = 0, failed_ = 0;
+    size_t jobs_ = 0, ended_ = 0, failed_ = 0, cancelled_ = 0;
     double asked_s_ = 0, used_s_ = 0;  // CPU time, of the jobs whose use is known
     std::string failures_;
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <set>
@@ -13,6 +14,7 @@
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/zone.hpp"
 #include "tools/common/entries.hpp"
+#include "tools/common/job_rows.hpp"
 
 namespace souk::tools {
 namespace {
@@ -132,6 +134,13 @@ Result<std::string> forecast_json(const Offer& offer, const Answer& prices) {
     return told.dump();
 }
 
+// A forecast is no account: three digits of it say something.
+std::string three_of(double value) {
+    if (value <= 0) return "0";
+    const double step = std::pow(10, std::floor(std::log10(value)) - 2);
+    return three_digits(fmt::format("{:.6f}", std::round(value / step) * step));
+}
+
 Result<std::string> forecast_text(const Answer& answer) {
     TRY_ASSIGN(const Json told, parse_object(answer));
     if (told.contains("no_jobs"))
@@ -144,10 +153,10 @@ Result<std::string> forecast_text(const Answer& answer) {
     for (const Json& row : told.at("at"))
         table.add(
             {number(row, "scale") == 1 ? "as now" : fmt::format("{:g} of it", number(row, "scale")),
-             fmt::format("{:.1f} h", number(row, "let_h")),
-             fmt::format("{:.6g}", number(row, "earned"))});
-    return fmt::format("by {:.1f} h of the market's prices, for {} CPUs at speed {}:\n",
-                       number(told, "known_h"), field(told, "cpus"), field(told, "speed")) +
+             three_of(number(row, "let_h")) + " h", three_of(number(row, "earned"))});
+    return fmt::format("by {} h of the market's prices, for {} CPUs at speed {}:\n",
+                       three_of(number(told, "known_h")), field(told, "cpus"),
+                       field(told, "speed")) +
            table.text();
 }
 
