@@ -36,11 +36,11 @@ Nanos LentJobs::rests_until(const Job& job, const std::string& site, Nanos now) 
     const Loan& loan = *job.record.loan;
     const Nanos unix = context_.unix(now);
     Nanos until = loan.trips - Nanos{trip_apart.ns * (trips_at_once - 1)};
-    // A clock that has been set back keeps no job for long.
-    if (until > unix + trip_apart) until = {};
+    // A clock that has been set back keeps no job for long, and pays no trip off.
+    until = std::min(until, unix + trip_apart);
     const auto visit = std::ranges::find(loan.visits, site, &SiteVisit::site);
-    if (visit != loan.visits.end() && visit->again <= unix + rest_most)
-        until = std::max(until, visit->again);
+    if (visit != loan.visits.end())
+        until = std::max(until, std::min(visit->again, unix + rest_most));
     return until;
 }
 
@@ -135,7 +135,10 @@ Status LentJobs::go(Job& job, const std::string& site, const Reason& gain, Nanos
 }
 
 Status LentJobs::go_home(Job& job, const NodeName& node, const Reason& gain) {
-    if (!is_lent(job) || !may_move(job) || job.phase() != JobPhase::running ||
+    const auto home = std::ranges::find(job.record.loan->visits, std::string(), &SiteVisit::site);
+    const bool rests = home != job.record.loan->visits.end() &&
+                       std::min(home->again, context_.unix(now_) + rest_most) > context_.unix(now_);
+    if (!is_lent(job) || rests || !may_move(job) || job.phase() != JobPhase::running ||
         wishes_.contains(job.id()))
         return fail("job " + job.id().text() + " does not come home now");
     Wish wish;
@@ -194,6 +197,11 @@ void LentJobs::give_up(Job& job, const souk::Cause& why) {
     const Reason gain = wishes_[job.id()].gain;
     wishes_.erase(job.id());
     if (!gain.empty()) {
+        // A way home that came to nothing may have made others leave for it.
+        if (is_lent(job)) {
+            rest(job.record.loan.edit(), {}, false, context_.unix(now_));
+            book_.save(job);
+        }
         job.site_word = Reason(ReasonCode::site_refused).with(Figure::cause, why);
         work_.touch(job);
         return;
@@ -295,7 +303,6 @@ void LentJobs::pass(Job& job, const Order& order, Nanos now) {
     else if (!runs && comes_back(job))
         give_up(job, souk::Cause("site " + job.record.loan->site + " freezes it"));
     Loan loan = *job.record.loan;
-    if (runs && loan.by_markets && loan.seq == 0) count_trip(loan, now);
     if (runs && !back) loan.speed = own.speed;
     loan.seq = own.seq;
     loan.its_seq = order.seq;
@@ -308,8 +315,8 @@ void LentJobs::pass(Job& job, const Order& order, Nanos now) {
 
 void LentJobs::count_trip(Loan& loan, Nanos now) const {
     const Nanos unix = context_.unix(now);
-    if (loan.trips > unix + Nanos{trip_apart.ns * trips_at_once}) loan.trips = {};
-    loan.trips = std::max(loan.trips, unix) + trip_apart;
+    const Nanos most = unix + Nanos{trip_apart.ns * (trips_at_once - 1)};
+    loan.trips = std::min(std::max(loan.trips, unix), most) + trip_apart;
 }
 
 // It is at no other site any more. What came to nothing there, or was short, is tried again after
@@ -318,6 +325,11 @@ void LentJobs::settled(Loan& loan, Nanos now) const {
     const Nanos unix = context_.unix(now);
     const std::string site = std::exchange(loan.site, {});
     if (!loan.by_markets && loan.came.ns == 0) return;
+    SiteVisit& visit = rest(loan, site, loan.came.ns > 0 && unix >= loan.came + gain_horizon, unix);
+    if (loan.came.ns > 0) visit.left = unix;
+}
+
+SiteVisit& LentJobs::rest(Loan& loan, const std::string& site, bool was_long, Nanos unix) {
     auto visit = std::ranges::find(loan.visits, site, &SiteVisit::site);
     if (visit == loan.visits.end()) {
         if (loan.visits.size() >= Loan::visits_max)
@@ -325,13 +337,12 @@ void LentJobs::settled(Loan& loan, Nanos now) const {
         loan.visits.push_back({site, {}, {}, 0});
         visit = loan.visits.end() - 1;
     }
-    const bool was_long = loan.came.ns > 0 && unix >= loan.came + gain_horizon;
     if (was_long || visit->again + rest_most < unix) visit->tries = 0;
-    if (loan.came.ns > 0) visit->left = unix;
-    Nanos rest = rest_least;
-    for (uint32_t n = 0; n < visit->tries && rest < rest_most; ++n) rest = rest + rest;
+    Nanos span = rest_least;
+    for (uint32_t n = 0; n < visit->tries && span < rest_most; ++n) span = span + span;
     visit->tries = std::min<uint32_t>(visit->tries + 1, 32);
-    visit->again = unix + std::min(rest, rest_most);
+    visit->again = unix + std::min(span, rest_most);
+    return *visit;
 }
 
 void LentJobs::issue(Job& job, Order order, Nanos now) {
@@ -420,6 +431,7 @@ void LentJobs::has_come(Job& job, Nanos now) {
     const bool is_priced = std::exchange(loan.priced, false);
     const Money price = loan.price;
     if (is_new) loan.came = std::max(Nanos{1}, context_.unix(now));
+    if (is_new && loan.by_markets) count_trip(loan, now);
     job.record.loan = std::move(loan);
     if (is_priced && billing_.set_price(job, price, now)) notes_.of(job);
     book_.save(job);

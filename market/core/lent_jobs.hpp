@@ -153,6 +153,8 @@ class LentJobs {
     Loan begun(const Job& job, const std::string& site, bool by_markets) const;
     void count_trip(Loan& loan, Nanos now) const;
     void settled(Loan& loan, Nanos now) const;
+    // The markets try that site no more for a pause, be it home (an empty name).
+    static SiteVisit& rest(Loan& loan, const std::string& site, bool was_long, Nanos unix);
     void has_come(Job& job, Nanos now);
     void end(Job& job);
     void give_up(Job& job, const souk::Cause& why);

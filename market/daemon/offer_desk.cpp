@@ -133,7 +133,10 @@ void OfferDesk::give(const OfferRounds& rounds, const market::Job& job,
                      const OfferRounds::Answer& best, Nanos now) {
     const JobId id = job.id();
     const bool waits = &rounds == &waiting_;
-    if (!best.site.empty() && !sites_.lends(best.site)) return;
+    const JobTerms& terms = job.record.report.terms;  // they may have changed meanwhile
+    if (!best.site.empty() && (!sites_.lends(best.site) || !is_wished(*terms.sites, best.site) ||
+                               best.offer->price > most_elsewhere(terms)))
+        return;
     if (waits && (!market::SiteMoves::waits(job) || !is_free(market_, job))) return;
     const bool begins = waits && job.phase() == JobPhase::waiting;
     const Status goes = begins ? market_.lend(id, best.site, now)

@@ -338,6 +338,30 @@ START_TEST(a_job_that_comes_home_for_a_gain_displaces_nobody_who_bids_more) {
 }
 END_TEST
 
+START_TEST(a_peer_that_does_not_let_a_job_go_has_few_others_make_room_for_it) {
+    Uneven p;
+    p.run(s(60));
+    ck_assert_text(p.place(), "uni:n1");
+    p.run(s(3'700));
+    p.at("lab").w.add_node("n2", 800, 5);
+    std::vector<JobId> low;
+    for (int n = 0; n < 2; ++n) low.push_back(p.submit("lab", 10, Nanos::never(), {}));
+    // uni's orders about it are lost.
+    p.at("uni").w.elsewhere = [was = p.at("uni").w.elsewhere](const Send& send) {
+        return std::holds_alternative<Order>(send.message) || was(send);
+    };
+    size_t tries = 0;
+    p.decided = [&](SiteNet::Site&, const JobId&, const SiteNet::Gain&) { ++tries; };
+    p.run(s(2 * 3'600));
+    ck_assert_text(p.place(), "uni:n1");
+    ck_assert_msg(tries >= 1 && tries <= 8, "%zu", tries);
+    for (const JobId& id : low) {
+        const JobStats& stats = p.at("lab").w.jobs.at(id).report.stats;
+        ck_assert_uint_le(stats.freezes + stats.migrations, 16);
+    }
+}
+END_TEST
+
 START_TEST(a_site_that_was_left_lately_must_gain_twice_as_much_and_trips_have_a_bound) {
     // The faster machine is now here, now there.
     Uneven p;
@@ -660,7 +684,8 @@ START_TEST(random_markets_move_jobs_within_the_bound_for_gains_alone_and_come_to
         if (wished) fprintf(stderr, "seed %d\n", static_cast<int>(seed));
         play(seed, gains, back, moves);
     }
-    fprintf(stderr, "%zu gains, %zu of them back home, %zu moves\n", gains, back, moves);
+    if (wished)
+        fprintf(stderr, "%zu gains, %zu of them back home, %zu moves\n", gains, back, moves);
     if (seeds >= 8) ck_assert(gains > 40 && back > 10 && moves > 150);
 }
 END_TEST
@@ -674,6 +699,7 @@ UNIT_SUITE_LONG(site_gains, 240, a_gain_is_what_a_reference_with_fractions_says,
                 a_late_no_ends_no_newer_question,
                 a_job_comes_again_to_a_new_account_and_both_sites_charge_the_same,
                 a_job_that_comes_home_for_a_gain_displaces_nobody_who_bids_more,
+                a_peer_that_does_not_let_a_job_go_has_few_others_make_room_for_it,
                 a_site_that_was_left_lately_must_gain_twice_as_much_and_trips_have_a_bound,
                 trips_to_ever_other_sites_have_a_bound,
                 random_markets_move_jobs_within_the_bound_for_gains_alone_and_come_to_rest);
