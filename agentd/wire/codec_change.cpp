@@ -63,7 +63,9 @@ Change take(const Pb__Change& m, Check& c) {
         booking.promise = m.terms->promise;
     }
     if (v.fields & Change::sites)
-        v.terms.sites = SiteWish{clean(m.terms->sites, 2048), m.terms->sites_cheapest != 0};
+        v.terms.sites =
+            SiteWish{clean(m.terms->sites, 2048), m.terms->sites_cheapest != 0,
+                     m.terms->sites_stay != 0, c.price("sites_within", m.terms->sites_within)};
     if (v.fields & Change::resources) {
         const auto resources = parse_resources(m.terms->resources);
         if (!resources) c.bad("resources", "not a list of NAME=COUNT");

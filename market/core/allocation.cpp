@@ -51,6 +51,9 @@ std::optional<Allocation::Wish> Allocation::fact(const Job& job) const {
     }
     w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
     const bool not_yet = w.state == JobState::waiting && !r.report.waits_for.empty();
+    // It moves back for a gain: it has the place that its bid wins.
+    if (w.state == JobState::running && job.reported && !r.cancel && lent_.wants_home(job))
+        return Wish{JobState::waiting, {}, Pin::free};
     // It moves back by hand: its place is cleared.
     const Node* const back = w.state == JobState::running ? lent_.way_back(job) : nullptr;
     if (back && job.reported && !r.cancel && places_.may_run_at(job, *back))

@@ -99,8 +99,10 @@ Nanos Billing::account_until(Job& job, Nanos ran, Nanos now) {
                                     std::min(room, room_for_use(payee.record.earned, paid_)));
     user.open += cost;
     paid_ += cost;
-    if (const int64_t speed = payee.record.report.speed; speed > 0)
-        r.done = std::max(Nanos{}, r.done + Nanos{span.ns / 100 * speed});
+    // The reports of another site's nodes are not known here.
+    const bool is_away = !of_site(r.payee).site.empty() && r.loan->speed > 0;
+    const int64_t speed = is_away ? r.loan->speed : payee.record.report.speed;
+    if (speed > 0) r.done = std::max(Nanos{}, r.done + Nanos{span.ns / 100 * speed});
     use_check::charged(r, span, cost);
     spend(user, cost);
     payee.record.earned += cost;

@@ -270,6 +270,7 @@ void Book::forget(const Job& job) {
     forget_key(job);
     finished_.erase(job.record.finish_seq);
     const JobId id = job.id();
+    unsaved_.erase(jobs_.at(id));
     jobs_.erase(id);
 }
 

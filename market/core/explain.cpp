@@ -281,6 +281,7 @@ std::vector<Reason> Explain::reasons(const Job& job, Nanos now) const {
     if (running && !job.record.unbacked) add(at_node(ReasonCode::runs, r.where));
     add(reason(job));
     add(why_unsure(job));
+    if (!r.terms.sites->names.empty()) add(*job.site_word);
     if (Places::stands(job)) add(at_node(ReasonCode::stands_here, r.where));
     if ((running || r.in_place) && !r.cannot_move.empty())
         add(Reason(ReasonCode::cannot_move).with(Figure::cause, r.cannot_move));

@@ -32,25 +32,69 @@ void LentJobs::resume(Job& job, Nanos now) {
     if (job.record.loan->asked) end(job);
 }
 
-bool LentJobs::may_go(const Job& job, const std::string& site) {
+Nanos LentJobs::rests_until(const Job& job, const std::string& site, Nanos now) const {
     const Loan& loan = *job.record.loan;
-    return loan.site.empty() && loan.been.size() < Loan::been_max &&
-           std::ranges::find(loan.been, site) == loan.been.end();
+    const Nanos unix = context_.unix(now);
+    Nanos until = loan.trips - Nanos{trip_apart.ns * (trips_at_once - 1)};
+    // A clock that has been set back keeps no job for long, and pays no trip off.
+    until = std::min(until, unix + trip_apart);
+    const auto visit = std::ranges::find(loan.visits, site, &SiteVisit::site);
+    if (visit != loan.visits.end())
+        until = std::max(until, std::min(visit->again, unix + rest_most));
+    return until;
+}
+
+bool LentJobs::may_go(const Job& job, const std::string& site, Nanos now) const {
+    return job.record.loan->site.empty() && rests_until(job, site, now) <= context_.unix(now);
+}
+
+int64_t LentJobs::speed_there(const Job& job) const {
+    const Loan& loan = *job.record.loan;
+    const NodeName& where = job.record.report.where;
+    const bool is_away = !loan.site.empty() && is_at(where, loan.site);
+    const Node* const node = book_.find_node(where);
+    return is_away && loan.speed > 0 ? loan.speed : node ? node->record.report.speed : 0;
+}
+
+std::vector<std::string> LentJobs::left_lately(const Job& job, Nanos now) const {
+    const Loan& loan = *job.record.loan;
+    const Nanos unix = context_.unix(now);
+    const auto is_late = [&](Nanos at) {
+        return at.ns > 0 && at <= unix && unix < at + left_lately_span;
+    };
+    std::vector<std::string> sites;
+    if (is_lent(job)) {
+        if (is_late(loan.came)) sites.emplace_back();
+        return sites;
+    }
+    for (const SiteVisit& visit : loan.visits)
+        if (is_late(visit.left)) sites.push_back(visit.site);
+    return sites;
+}
+
+Loan LentJobs::begun(const Job& job, const std::string& site, bool by_markets) const {
+    Loan loan = *job.record.loan;
+    loan.site = site;
+    loan.over = loan.recalled = loan.asked = loan.priced = false;
+    loan.seq = loan.its_seq = 0;
+    loan.by_markets = by_markets;
+    loan.came = {};
+    loan.speed = 0;
+    // A market whose records are of before counts on by the time, as the other one may have heard
+    // of later numbers.
+    const auto ms = static_cast<uint64_t>(std::max<int64_t>(0, context_.unix(now_).ns)) / 1'000'000;
+    loan.number = std::max(loan.number + 1, ms);
+    return loan;
 }
 
 Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
     const JobReport& r = job.record.report;
     // An operator's wish names a place here.
-    if (!may_go(job, site) || r.phase != JobPhase::waiting || job.record.order || !job.reported ||
-        job.once || must_stop(job))
+    if (!may_go(job, site, now) || r.phase != JobPhase::waiting || job.record.order ||
+        !job.reported || job.once || must_stop(job))
         return fail("job " + job.id().text() + " does not go to site " + site + " now");
-    Loan loan = *job.record.loan;
-    loan.site = site;
-    loan.over = loan.recalled = loan.asked = false;
-    loan.seq = loan.its_seq = 0;
+    Loan loan = begun(job, site, true);
     loan.run = r.stats.run_time;
-    loan.priced = false;
-    loan.been.push_back(site);
     job.record.loan = std::move(loan);
     waits_[job.id()] = now + wait_most;
     due_.insert(job.id());
@@ -61,36 +105,76 @@ Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
     return {};
 }
 
-void LentJobs::ask(Job& job, const std::string& site, const NodeName& node) {
-    Loan loan = *job.record.loan;
-    loan.site = site;
+void LentJobs::ask(Job& job, const std::string& site, const NodeName& node, const Reason& gain) {
+    Loan loan = begun(job, site, !gain.empty());
     loan.asked = true;
-    loan.over = loan.recalled = false;
-    loan.seq = loan.its_seq = 0;
-    loan.priced = false;
-    loan.been.push_back(site);
     job.record.loan = std::move(loan);
-    by_hand_[job.id()] = ByHand{};
-    by_hand_[job.id()].node = node;
+    Wish wish;
+    wish.node = node;
+    wish.gain = gain;
+    wishes_[job.id()] = std::move(wish);
     due_.insert(job.id());
     book_.save(job);
 }
 
+// It runs, or its image lies on a disk, and nobody wishes otherwise.
+bool LentJobs::may_move(const Job& job) const {
+    const JobReport& r = job.record.report;
+    const bool is_still = r.phase == JobPhase::frozen && !r.in_place;
+    return (r.phase == JobPhase::running || is_still) && job.reported && !job.record.order &&
+           r.cannot_move.empty() && !r.stands && !job.once && job.via.empty() &&
+           job.record.hold == Hold::none && !job.failed->stuck.active && !must_stop(job);
+}
+
+Status LentJobs::go(Job& job, const std::string& site, const Reason& gain, Nanos now) {
+    if (!may_go(job, site, now) || !may_move(job) || !of_site(job.record.report.where).site.empty())
+        return fail("job " + job.id().text() + " does not go to site " + site + " now");
+    ask(job, site, {}, gain);
+    job.site_word = gain;
+    return {};
+}
+
+Status LentJobs::go_home(Job& job, const NodeName& node, const Reason& gain) {
+    const auto home = std::ranges::find(job.record.loan->visits, std::string(), &SiteVisit::site);
+    const bool rests = home != job.record.loan->visits.end() &&
+                       std::min(home->again, context_.unix(now_) + rest_most) > context_.unix(now_);
+    if (!is_lent(job) || rests || !may_move(job) || job.phase() != JobPhase::running ||
+        wishes_.contains(job.id()))
+        return fail("job " + job.id().text() + " does not come home now");
+    Wish wish;
+    wish.node = node;
+    wish.gain = gain;
+    wishes_[job.id()] = std::move(wish);
+    job.site_word = gain;
+    work_.touch(job);
+    return {};
+}
+
 void LentJobs::take_back(Job& job, const souk::Cause& why) {
     if (!job.record.loan->asked) return;
+    const auto wish = wishes_.extract(job.id());
     end(job);
-    if (!why.empty()) give_up(job, why);
+    if (why.empty()) return;
+    if (!wish.empty()) wishes_[job.id()].gain = wish.mapped().gain;
+    give_up(job, why);
 }
 
 void LentJobs::call_back(const Job& job, const NodeName& node) {
-    by_hand_[job.id()] = ByHand{};
-    by_hand_[job.id()].node = node;
+    Wish wish;
+    wish.node = node;
+    wishes_[job.id()] = std::move(wish);
 }
 
 const NodeName* LentJobs::comes_back(const Job& job) const {
-    const auto it = by_hand_.find(job.id());
-    const bool is = it != by_hand_.end() && is_lent(job) && job.once == it->second.node;
-    return is ? &it->second.node : nullptr;
+    const auto it = wishes_.find(job.id());
+    if (it == wishes_.end() || !is_lent(job)) return nullptr;
+    const Wish& wish = it->second;
+    return job.once == wish.node || !wish.gain.empty() ? &wish.node : nullptr;
+}
+
+bool LentJobs::wants_home(const Job& job) const {
+    const auto it = wishes_.find(job.id());
+    return it != wishes_.end() && !it->second.gain.empty() && way_back(job) && !must_stop(job);
 }
 
 const Node* LentJobs::way_back(const Job& job) const {
@@ -100,12 +184,28 @@ const Node* LentJobs::way_back(const Job& job) const {
 }
 
 void LentJobs::has_place(const Job& job) {
-    if (!std::exchange(by_hand_[job.id()].has_place, true)) due_.insert(job.id());
+    if (!std::exchange(wishes_[job.id()].has_place, true)) due_.insert(job.id());
 }
 
-// An order by hand has come to nothing, and the operator hears why.
+void LentJobs::lost_place(Job& job) {
+    give_up(job, souk::Cause("its place there is another's now"));
+}
+
+// A move has come to nothing. The operator who wanted it hears why; else it is said beside the
+// job's other reasons.
 void LentJobs::give_up(Job& job, const souk::Cause& why) {
-    by_hand_.erase(job.id());
+    const Reason gain = wishes_[job.id()].gain;
+    wishes_.erase(job.id());
+    if (!gain.empty()) {
+        // A way home that came to nothing may have made others leave for it.
+        if (is_lent(job)) {
+            rest(job.record.loan.edit(), {}, false, context_.unix(now_));
+            book_.save(job);
+        }
+        job.site_word = Reason(ReasonCode::site_refused).with(Figure::cause, why);
+        work_.touch(job);
+        return;
+    }
     job.once.reset();
     Failed& failed = job.failed.edit();
     ++failed.times;
@@ -138,17 +238,21 @@ void LentJobs::recall(Job& job) {
     work_.touch(job);
 }
 
-Status LentJobs::may_order(const Job& job, const std::string& site, const Order& order) const {
+Status LentJobs::may_order(const Job& job, const std::string& site, const Order& order,
+                           uint64_t number) const {
     const bool runs = order.kind == Order::Kind::run;
-    const bool asked = job.record.loan->asked;
-    if ((!is_lent(job) && !asked) || job.record.loan->site != site ||
+    const Loan& loan = *job.record.loan;
+    const bool asked = loan.asked;
+    const bool is_old = number != 0 && number != loan.number;
+    if ((!is_lent(job) && !asked) || loan.site != site || is_old ||
         job.phase() == JobPhase::finished)
         return fail(CauseCode::not_allowed, "the job is not given to site " + site);
-    if (asked && (!runs || job.phase() != JobPhase::running))
+    const bool is_still = job.phase() == JobPhase::frozen && !job.record.report.in_place;
+    if (asked && (!runs || (job.phase() != JobPhase::running && !is_still)))
         return fail(CauseCode::not_possible, "the job is not there yet");
-    if (const auto wish = by_hand_.find(job.id()); asked && wish != by_hand_.end() &&
-                                                   !wish->second.node.empty() &&
-                                                   wish->second.node != order.node)
+    if (const auto wish = wishes_.find(job.id()); asked && wish != wishes_.end() &&
+                                                  !wish->second.node.empty() &&
+                                                  wish->second.node != order.node)
         return fail(CauseCode::not_allowed, "the job goes to " + wish->second.node);
     if (runs && must_stop(job))
         return fail(CauseCode::not_possible, "the job is stopped by its own site");
@@ -167,9 +271,13 @@ void LentJobs::pass(Job& job, const Order& order, Nanos now) {
         return;
     }
     const bool back = runs && !is_at(order.node, job.record.loan->site);
+    const auto wish = wishes_.find(job.id());
+    const bool gains = runs && wish != wishes_.end() && !wish->second.gain.empty() &&
+                       (back || job.record.loan->asked);
     // Nothing stops a job at the word of another site but a freeze, from which it comes home.
     Order own = orders_.make(job, runs ? Order::Kind::run : Order::Kind::suspend,
-                             runs ? order.node : NodeName{}, order.reason);
+                             runs ? order.node : NodeName{},
+                             gains ? wish->second.gain.text() : order.reason);
     own.stand = !runs && order.stand;
     own.books = true;
     if (runs) {
@@ -179,7 +287,7 @@ void LentJobs::pass(Job& job, const Order& order, Nanos now) {
         (back ? own.source_ticket : own.ticket) = order.ticket;
         own.speed = std::clamp<int64_t>(back ? to.record.report.speed : order.speed, 1, speed_max);
         own.price = std::clamp(back ? job.record.price : order.price, Money{},
-                               job.record.report.terms.max_price);
+                               most_elsewhere(job.record.report.terms));
         own.resources = *job.record.report.terms.resources;
         if (job.phase() != JobPhase::running) job.record.price = own.price;
     }
@@ -191,10 +299,11 @@ void LentJobs::pass(Job& job, const Order& order, Nanos now) {
         job.once.reset();
     }
     if (back || job.record.loan->asked)
-        by_hand_.erase(job.id());
+        wishes_.erase(job.id());
     else if (!runs && comes_back(job))
         give_up(job, souk::Cause("site " + job.record.loan->site + " freezes it"));
     Loan loan = *job.record.loan;
+    if (runs && !back) loan.speed = own.speed;
     loan.seq = own.seq;
     loan.its_seq = order.seq;
     loan.asked = false;
@@ -202,6 +311,38 @@ void LentJobs::pass(Job& job, const Order& order, Nanos now) {
     loan.price = own.price;
     job.record.loan = std::move(loan);
     issue(job, std::move(own), now);
+}
+
+void LentJobs::count_trip(Loan& loan, Nanos now) const {
+    const Nanos unix = context_.unix(now);
+    const Nanos most = unix + Nanos{trip_apart.ns * (trips_at_once - 1)};
+    loan.trips = std::min(std::max(loan.trips, unix), most) + trip_apart;
+}
+
+// It is at no other site any more. What came to nothing there, or was short, is tried again after
+// pauses that double.
+void LentJobs::settled(Loan& loan, Nanos now) const {
+    const Nanos unix = context_.unix(now);
+    const std::string site = std::exchange(loan.site, {});
+    if (!loan.by_markets && loan.came.ns == 0) return;
+    SiteVisit& visit = rest(loan, site, loan.came.ns > 0 && unix >= loan.came + gain_horizon, unix);
+    if (loan.came.ns > 0) visit.left = unix;
+}
+
+SiteVisit& LentJobs::rest(Loan& loan, const std::string& site, bool was_long, Nanos unix) {
+    auto visit = std::ranges::find(loan.visits, site, &SiteVisit::site);
+    if (visit == loan.visits.end()) {
+        if (loan.visits.size() >= Loan::visits_max)
+            loan.visits.erase(std::ranges::min_element(loan.visits, {}, &SiteVisit::again));
+        loan.visits.push_back({site, {}, {}, 0});
+        visit = loan.visits.end() - 1;
+    }
+    if (was_long || visit->again + rest_most < unix) visit->tries = 0;
+    Nanos span = rest_least;
+    for (uint32_t n = 0; n < visit->tries && span < rest_most; ++n) span = span + span;
+    visit->tries = std::min<uint32_t>(visit->tries + 1, 32);
+    visit->again = unix + std::min(span, rest_most);
+    return *visit;
 }
 
 void LentJobs::issue(Job& job, Order order, Nanos now) {
@@ -231,24 +372,20 @@ void LentJobs::send_back(Job& job, const Node& to, const std::string& address, N
 
 void LentJobs::heard(Job& job, const std::string& site, const SiteNote& word, Nanos now) {
     const Loan& loan = *job.record.loan;
-    if (loan.site != site) return;
+    // A word about a stay, or a question, before this one is late.
+    if (loan.site != site || (word.number != 0 && word.number != loan.number)) return;
     if (loan.over) {
         if (!word.note.settled && word.no.empty()) return;
-        Loan settled = loan;
-        settled.site.clear();
-        job.record.loan = std::move(settled);
+        Loan over = loan;
+        settled(over, now);
+        job.record.loan = std::move(over);
         book_.save(job);
         return;
     }
     if (loan.asked) {
         if (word.no.empty() && !word.note.settled) {
-            by_hand_[job.id()].said = word.note.comment;
+            wishes_[job.id()].said = word.note.comment;
             return;
-        }
-        if (!word.no.empty()) {  // it has not been there
-            Loan never = loan;
-            if (!never.been.empty()) never.been.pop_back();
-            job.record.loan = std::move(never);
         }
         return take_back(job, word.no.empty()
                                   ? souk::Cause("site " + site + " does not take it")
@@ -258,7 +395,8 @@ void LentJobs::heard(Job& job, const std::string& site, const SiteNote& word, Na
         if (job.phase() == JobPhase::waiting && !job.record.order) return end(job);
         return recall(job);
     }
-    const Money price = std::clamp(word.note.price, Money{}, job.record.report.terms.max_price);
+    const Money price =
+        std::clamp(word.note.price, Money{}, most_elsewhere(job.record.report.terms));
     if (job.phase() == JobPhase::running && is_at(job.record.report.where, site) &&
         billing_.set_price(job, price, now))
         notes_.of(job);
@@ -269,27 +407,34 @@ void LentJobs::reported(Job& job, Nanos now) {
     due_.insert(job.id());
     const JobReport& r = job.record.report;
     if (job.record.loan->asked) {
-        if (r.phase != JobPhase::running || job.record.order) take_back(job, {});
+        const bool is_still = r.phase == JobPhase::frozen && !r.in_place;
+        if ((r.phase != JobPhase::running && !is_still) || job.record.order) take_back(job, {});
         return;
     }
     if (!is_lent(job)) return;
     if (r.phase == JobPhase::finished) return end(job);
     if (settle(job)) return;
     const bool runs = r.phase == JobPhase::running;
-    if (runs && !job.record.order && job.record.loan->priced) {  // it has come
-        Loan loan = *job.record.loan;
-        const Money price = loan.price;
-        loan.priced = false;
-        job.record.loan = std::move(loan);
-        if (billing_.set_price(job, price, now)) notes_.of(job);
-        book_.save(job);
-    }
+    if (runs && !job.record.order) has_come(job, now);
     if (comes_back(job) && !runs && r.phase != JobPhase::moving)
         give_up(job, souk::Cause("it does not run at site " + job.record.loan->site + " any more"));
     if (r.phase != JobPhase::waiting)
         waits_.erase(job.id());
     else
         waits_.try_emplace(job.id(), now + wait_most);
+}
+
+void LentJobs::has_come(Job& job, Nanos now) {
+    const bool is_new = job.record.loan->came.ns == 0;
+    if (!job.record.loan->priced && !is_new) return;
+    Loan loan = *job.record.loan;
+    const bool is_priced = std::exchange(loan.priced, false);
+    const Money price = loan.price;
+    if (is_new) loan.came = std::max(Nanos{1}, context_.unix(now));
+    if (is_new && loan.by_markets) count_trip(loan, now);
+    job.record.loan = std::move(loan);
+    if (is_priced && billing_.set_price(job, price, now)) notes_.of(job);
+    book_.save(job);
 }
 
 void LentJobs::failed(Job& job, const OrderFailed& failed) {
@@ -308,7 +453,7 @@ void LentJobs::failed(Job& job, const OrderFailed& failed) {
 
 void LentJobs::end(Job& job) {
     waits_.erase(job.id());
-    by_hand_.erase(job.id());
+    wishes_.erase(job.id());
     due_.insert(job.id());
     const JobReport& r = job.record.report;
     Loan loan = *job.record.loan;
@@ -327,6 +472,7 @@ void LentJobs::end(Job& job) {
 }
 
 void LentJobs::look(Nanos now) {
+    now_ = now;
     std::vector<JobId> over;
     for (const auto& [id, until] : waits_)
         if (until <= now) over.push_back(id);
@@ -339,12 +485,12 @@ void LentJobs::look(Nanos now) {
         else
             end(*job);
     }
-    look_by_hand(now);
+    look_at_wishes(now);
 }
 
-void LentJobs::look_by_hand(Nanos now) {
+void LentJobs::look_at_wishes(Nanos now) {
     std::vector<JobId> over;
-    for (auto& [id, wish] : by_hand_) {
+    for (auto& [id, wish] : wishes_) {
         const Job* const job = book_.find(id);
         const bool stands = job && (job->record.loan->asked || comes_back(*job));
         if (wish.until == Nanos{}) wish.until = now + wait_most;
@@ -355,22 +501,27 @@ void LentJobs::look_by_hand(Nanos now) {
     }
     for (const JobId& id : over) {
         Job* const job = book_.find(id);
-        const std::string said = std::exchange(by_hand_[id].said, {});
-        by_hand_.erase(id);
-        if (!job) continue;
+        if (!job) {
+            wishes_.erase(id);
+            continue;
+        }
+        const std::string said = wishes_[id].said;
+        const bool is_by_hand = wishes_[id].gain.empty();
         const std::string site = "site " + job->record.loan->site;
         if (job->record.loan->asked)
             take_back(*job, souk::Cause(CauseCode::away, site + " gave it no place within 30 s" +
                                                              (said.empty() ? "" : ": " + said)));
-        else if (is_lent(*job) && job->once && !job->once->empty())
+        else if (is_lent(*job) && (!is_by_hand || (job->once && !job->once->empty())))
             give_up(*job, souk::Cause(CauseCode::away, site + " did not let it go within 30 s"));
+        else
+            wishes_.erase(id);
     }
 }
 
 Nanos LentJobs::next() const {
     Nanos at = Nanos::never();
     for (const auto& [id, until] : waits_) at = std::min(at, until);
-    for (const auto& [id, wish] : by_hand_)
+    for (const auto& [id, wish] : wishes_)
         at = std::min(at, wish.has_place ? std::min(wish.until, wish.again) : wish.until);
     return at;
 }
@@ -380,6 +531,7 @@ Nanos LentJobs::next() const {
 SiteJob LentJobs::told(const Job& job) const {
     const Loan& loan = *job.record.loan;
     SiteJob word;
+    word.number = loan.number;
     JobReport& r = word.report;
     r = job.record.report;
     r.terms = told_to_sites(job.record.report.terms);
@@ -396,11 +548,11 @@ SiteJob LentJobs::told(const Job& job) const {
     r.order_seq = r.order_seq >= loan.seq ? loan.its_seq : 0;
     if (!loan.over && r.phase != JobPhase::finished) {
         if (!r.where.empty() && elsewhere(r.where)) not_there_yet(r, loan.site);
-        const auto by_hand = by_hand_.find(job.id());
-        if (by_hand == by_hand_.end()) return word;
-        if (loan.asked) r.only_node = by_hand->second.node;
-        if (comes_back(job) && by_hand->second.has_place) {
-            word.to = by_hand->second.node;
+        const auto wish = wishes_.find(job.id());
+        if (wish == wishes_.end()) return word;
+        if (loan.asked) r.only_node = wish->second.node;
+        if (comes_back(job) && wish->second.has_place) {
+            word.to = wish->second.node;
             word.address = book_.node(word.to).record.address;
         }
         return word;

@@ -6,15 +6,22 @@
 //
 // A loan ends when the job has ended, when it has come home (frozen, on its home's disk), when the
 // other site does not take it, or when it has waited there for a while. Its last word is said again
-// at each connection until the other site has settled. A job goes to each site once.
+// at each connection until the other site has settled. Each has a number, by which the other
+// market's words are known to be of it, and not of one before.
 //
-// A job that runs here may move there by hand. Until that site's order for it has come it is asked
+// The markets make a job go on trips: there, and back home. So many are made at once at most, and
+// then one each time that a span has passed: `trips` of Loan is the time when all are paid off. A
+// site where a stay was short or came to nothing has the job rest for a pause that doubles, and one
+// that it left lately must gain it twice as much (site_gain.hpp). An operator is not bound by this.
+//
+// A job that runs here may move there, by hand or for a gain, and one whose image lies here may go
+// on there. Until that site's order for it has come it is asked
 // about only (Loan::asked): this market goes on deciding about it, and any order of its own, or any
 // end of its run here, takes the question back. The other market hears of it as of a job that is
-// frozen here, so that it pays nothing there before it has come. It moves back by hand likewise:
-// its place here is cleared first, then the other market is asked for the order, whose ticket lets
-// it leave. So each order about a job that is away comes from the market that has it, one at a
-// time.
+// frozen here, so that it pays nothing there before it has come. It moves back likewise: its place
+// here is cleared first, then the other market is asked for the order, whose ticket lets it leave.
+// By hand that place is kept for it; for a gain it has the one that its bid wins, as a job that
+// waits. So each order about a job that is away comes from the market that has it, one at a time.
 //
 // A report from before an order says where the job was before. It ends no loan as long as the order
 // is outstanding. Pure; part of Market.
@@ -28,6 +35,7 @@
 #include "market/core/billing.hpp"
 #include "market/core/book.hpp"
 #include "market/core/job_alarms.hpp"
+#include "market/core/market_context.hpp"
 #include "market/core/notes.hpp"
 #include "market/core/orders.hpp"
 #include "market/core/room_claims.hpp"
@@ -42,10 +50,16 @@ class LentJobs {
     static constexpr Nanos wait_most = Nanos::from_s(30);
     // The other market is asked so often for the order that brings a job back.
     static constexpr Nanos ask_again = Nanos::from_s(2);
+    // So many trips the markets make with a job at once, and then one in so long.
+    static constexpr int64_t trips_at_once = 6;
+    static constexpr Nanos trip_apart = Nanos::from_s(7'200);
+    // A job rests so long before it goes to the same site again.
+    static constexpr Nanos rest_least = Nanos::from_s(60), rest_most = Nanos::from_s(3'600);
 
-    LentJobs(Book& book, Orders& orders, RoomClaims& rooms, JobAlarms& alarms, Billing& billing,
-             Notes& notes, WorkList& work)
-        : book_(book),
+    LentJobs(const MarketContext& context, Book& book, Orders& orders, RoomClaims& rooms,
+             JobAlarms& alarms, Billing& billing, Notes& notes, WorkList& work)
+        : context_(context),
+          book_(book),
           orders_(orders),
           rooms_(rooms),
           alarms_(alarms),
@@ -55,11 +69,24 @@ class LentJobs {
 
     // After a restart.
     void resume(Job& job, Nanos now);
-    // Whether a job may go there: it has not been there, and is at none.
-    static bool may_go(const Job& job, const std::string& site);
+    // Whether the markets may give a job to that site: it is at none, and rests no more.
+    bool may_go(const Job& job, const std::string& site, Nanos now) const;
+    // Unix time.
+    Nanos rests_until(const Job& job, const std::string& site, Nanos now) const;
+    // The speed of the machine where it is, wherever that is.
+    int64_t speed_there(const Job& job) const;
+    // The sites that it left lately; an empty name stands for its own.
+    std::vector<std::string> left_lately(const Job& job, Nanos now) const;
     Status lend(Job& job, const std::string& site, Nanos now);
-    // The job runs here, and is to move there: to that node, if one is named.
-    void ask(Job& job, const std::string& site, const NodeName& node);
+    // The job is here, and is to move there: to that node, if one is named. `gain`: why the markets
+    // want it; empty: an operator does.
+    void ask(Job& job, const std::string& site, const NodeName& node, const Reason& gain);
+    // Nothing keeps the job, which runs or is frozen to disk, where it is.
+    bool may_move(const Job& job) const;
+    // The job is here, and the markets move it there; or it runs there, and they move it home, to
+    // a node where its bid would win a place. Errors: not now.
+    Status go(Job& job, const std::string& site, const Reason& gain, Nanos now);
+    Status go_home(Job& job, const NodeName& node, const Reason& gain);
     // It is not to move there any more. `why`: the other site does not take it; empty: this market
     // has decided otherwise.
     void take_back(Job& job, const souk::Cause& why);
@@ -69,14 +96,20 @@ class LentJobs {
     const NodeName* comes_back(const Job& job) const;
     // The same while its other site is connected: else its place here is kept for nothing.
     const Node* way_back(const Job& job) const;
+    // It comes back for a gain: it is to be placed like a job that waits.
+    bool wants_home(const Job& job) const;
     // Its place here is clear, so its order is asked for.
     void has_place(const Job& job);
+    // It does not win that place any more, and stays where it is.
+    void lost_place(Job& job);
     // Its order is over, and it is on no node of that site: the loan is over. True: it was one.
     bool settle(Job& job);
     // A job of another site runs here, which asks that it moves to that node of its own.
     void send_back(Job& job, const Node& to, const std::string& address, Nanos now);
     // Errors, which the other market is told: the job is not there to be ordered, or is to stop.
-    Status may_order(const Job& job, const std::string& site, const Order& order) const;
+    // `number`: SiteOrder::number.
+    Status may_order(const Job& job, const std::string& site, const Order& order,
+                     uint64_t number) const;
     // It has ordered what it may, and the node where the job is to run is known here.
     void pass(Job& job, const Order& order, Nanos now);
     // The other market says what it pays, whether it has settled, or that it does not take it.
@@ -109,19 +142,27 @@ class LentJobs {
     void tell_all(const std::string& site);
 
   private:
-    // An order by hand that has not been carried out. Not stored: after a restart it is forgotten.
-    struct ByHand {
+    // A move that has not been ordered yet. Not stored: after a restart it is forgotten.
+    struct Wish {
         NodeName node;  // asked: there, or any if it is empty; else here
         Nanos until = {}, again = {};
         bool has_place = false;
         std::string said = {};  // asked: why it waits there
+        Reason gain = {};       // the markets want it, and why; empty: an operator does
     };
+    Loan begun(const Job& job, const std::string& site, bool by_markets) const;
+    void count_trip(Loan& loan, Nanos now) const;
+    void settled(Loan& loan, Nanos now) const;
+    // The markets try that site no more for a pause, be it home (an empty name).
+    static SiteVisit& rest(Loan& loan, const std::string& site, bool was_long, Nanos unix);
+    void has_come(Job& job, Nanos now);
     void end(Job& job);
     void give_up(Job& job, const souk::Cause& why);
-    void look_by_hand(Nanos now);
+    void look_at_wishes(Nanos now);
     void issue(Job& job, Order order, Nanos now);
     SiteJob told(const Job& job) const;
 
+    const MarketContext& context_;
     Book& book_;
     Orders& orders_;
     RoomClaims& rooms_;
@@ -129,8 +170,9 @@ class LentJobs {
     Billing& billing_;
     Notes& notes_;
     WorkList& work_;
+    Nanos now_;                     // of the newest look
     std::map<JobId, Nanos> waits_;  // until when they may wait there
-    std::map<JobId, ByHand> by_hand_;
+    std::map<JobId, Wish> wishes_;
     std::set<JobId> due_;  // to be told of
     std::vector<Failure> failures_;
     std::vector<Send> orders_out_;

@@ -48,10 +48,11 @@ Market::Market(MarketOptions options)
                bids_, suspended_, work_),
       explain_(context_, book_, places_, solver_, allocation_, equals_, gangs_, bids_, prices_,
                settling_, notes_),
-      lent_(book_, orders_, rooms_, alarms_, billing_, notes_, work_),
+      lent_(context_, book_, orders_, rooms_, alarms_, billing_, notes_, work_),
       placement_(context_, book_, places_, solver_, orders_, rooms_, alarms_, allocation_, gangs_,
                  suspended_, explain_, reports_, settling_, lent_, work_),
       guests_(book_),
+      moves_(context_, solver_, run_times_, lent_),
       reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_,
                     run_times_),
       operators_(context_, trace_, book_, places_, solver_, notes_, billing_, funds_, allocation_,
@@ -322,12 +323,14 @@ void Market::flush(Nanos now, Outputs& out) {
 
 // Finished jobs are known until they are stored and told, and some time longer.
 void Market::forget_finished() {
-    while (Job* const job = book_.one_too_many()) {
-        if (job->in_solver) solver_.remove_job(job->key);
-        equals_.leave(*job);
-        work_.forget(*job);
-        book_.forget(*job);
-    }
+    while (Job* const job = book_.one_too_many()) forget(*job);
+}
+
+void Market::forget(Job& job) {
+    if (job.in_solver) solver_.remove_job(job.key);
+    equals_.leave(job);
+    work_.forget(job);
+    book_.forget(job);
 }
 
 void Market::load(UserRecord record) { admission_.limits_changed(book_.load(std::move(record))); }
@@ -399,8 +402,9 @@ SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos 
     };
     const Status may = guests_.lets_in(site, ask.user, t, reservations_.cpus_offered(of, now));
     if (!may) return no(souk::Cause(may.error()));
-    if (book_.find({site.name + ":" + ask.job.home, ask.job.seq}))
-        return no({CauseCode::not_possible, "the job has been here"});
+    const Job* const known = book_.find({site.name + ":" + ask.job.home, ask.job.seq});
+    if (known && known->phase() != JobPhase::finished)
+        return no({CauseCode::not_possible, "the job is here"});
     const auto quote = quote_for_site(t, now);
     if (!quote) return no({CauseCode::not_possible, quote.error().message});
     const Quote::Place& place = quote->places.front();
@@ -420,6 +424,28 @@ SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos 
     return offer;
 }
 
+Result<Quote> Market::quote_home(const Job& job, Nanos now) const {
+    QuoteRequest request;
+    request.home = job.id().home;
+    request.uid = job.user->record.uid;
+    request.terms = job.record.report.terms;
+    TRY_ASSIGN(Quote quote, this->quote(request, now));
+    if (!quote.runs) return fail(CauseCode::not_possible, quote.why);
+    return quote;
+}
+
+SiteOffer Market::offer_home(const Job& job, Nanos now) const {
+    SiteOffer offer;
+    const auto quote = quote_home(job, now);
+    if (!quote) {
+        offer.why = souk::Cause(quote.error());
+        return offer;
+    }
+    offer.price = quote->places.front().price;
+    offer.speed = quote->places.front().speed;
+    return offer;
+}
+
 // -------------------------------------------------------------------------------------------------
 // jobs at other sites, and of other sites
 
@@ -430,14 +456,29 @@ Status Market::lend(const JobId& id, const std::string& site, Nanos now) {
     return lent_.lend(*job, site, now);
 }
 
-Status Market::site_order(const std::string& site, const Order& order, Nanos now) {
+Status Market::move_for_gain(const JobId& id, const std::string& site, const SiteOffer& offer,
+                             Nanos now) {
+    trace_.heard(Input::lend, id, {}, site);
+    Job* const job = book_.find(id);
+    if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
+    if (!site.empty()) return moves_.go(*job, site, offer, now);
+    TRY_ASSIGN(const Quote quote, quote_home(*job, now));
+    return moves_.go_home(*job, quote.places.front(), now);
+}
+
+void Market::say_of_sites(const JobId& id, const Reason& word) {
+    if (Job* const job = book_.find(id)) job->site_word = word;
+}
+
+Status Market::site_order(const std::string& site, const Order& order, Nanos now, uint64_t number) {
     trace_.heard(Input::site_order, order.id, order.node, site);
     Job* const job = book_.find(order.id);
     if (!job) return fail(CauseCode::not_found, "there is no such job");
-    TRY(lent_.may_order(*job, site, order));
+    TRY(lent_.may_order(*job, site, order, number));
     const Node* const to = book_.find_node(order.node);
     if (const NodeName* const back = lent_.comes_back(*job); back && to && *back == order.node)
-        if (!places_.may_run_at(*job, *to) || !places_.fits(*job, *to))
+        if (!places_.may_run_at(*job, *to) || !places_.fits(*job, *to) ||
+            (lent_.wants_home(*job) && allocation_.target_of(*job) != to))
             return fail(CauseCode::not_possible, "its place at its own site is not clear");
     if (order.kind == Order::Kind::run && !to) {
         TRY(guests_.has_room_for_node(site));
@@ -459,16 +500,31 @@ Status Market::meet_node(const std::string& site, const NodeName& node, Nanos no
     return agent_connected(node, {}, now);
 }
 
+// A market of before counts no stays, and gives a job to each site once.
+const Job* Market::comes_again(const SiteJob& word) const {
+    const Job* const job = book_.find(word.report.id);
+    const bool is_new = job && job->phase() == JobPhase::finished &&
+                        word.report.phase != JobPhase::finished &&
+                        word.number > job->record.loan->number;
+    return is_new ? job : nullptr;
+}
+
 Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos now) {
     const JobReport& report = word.report;
     const JobId short_id{NodeName(of_site(report.id.home).rest), report.id.seq};
     const KeptOffers::Key kept{site.name, short_id};
-    TRY_ASSIGN(JobReport heard, guests_.heard(site, report, reservations_.cpus_offered(kept, now)));
+    const Job* const before = comes_again(word);
+    if (before && (before->in_solver || before->is_listed || before->touched != 0))
+        return fail(CauseCode::too_many, "its stay before is not closed yet: again in a moment");
+    const bool comes = before || !book_.find(report.id);
+    TRY_ASSIGN(JobReport heard,
+               guests_.heard(site, report, reservations_.cpus_offered(kept, now), comes));
     // One that runs elsewhere is taken only if it has a place at once, or it would lose its turn to
     // come.
-    if (heard.phase == JobPhase::frozen && !book_.find(report.id))
-        TRY(quote_for_site(heard.terms, now));
+    if (heard.phase == JobPhase::frozen && comes) TRY(quote_for_site(heard.terms, now));
     reservations_.drop_offered(kept);
+    // Its account here is of this stay alone: that of the one before is among the finished ones.
+    if (before) forget(*book_.find(report.id));
     const Node* const home = book_.find_node(report.id.home);
     if (!home || !home->connected) TRY(agent_connected(report.id.home, {}, now));
     // It comes from there, or goes there. One that is here is heard without room for a node, too:
@@ -480,6 +536,10 @@ Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos
     const bool goes = of_site(word.to).site == site.name && meet_node(site.name, word.to, now);
     TRY(this->report(report.id.home, heard, now));
     Job* const job = book_.find(report.id);
+    if (job && job->record.loan->number != word.number) {
+        job->record.loan.edit().number = word.number;
+        book_.save(*job);
+    }
     if (!job || job->phase() == JobPhase::finished) return {};
     if (job->record.payee.empty()) bill::begin_tab(*job);
     if (job->phase() == JobPhase::running && !job->record.report.only_node->empty()) {

@@ -80,6 +80,7 @@
 #include "market/core/run_times.hpp"
 #include "market/core/settling.hpp"
 #include "market/core/site_guests.hpp"
+#include "market/core/site_moves.hpp"
 #include "market/core/site_offer.hpp"
 #include "market/core/site_terms.hpp"
 #include "market/core/solver.hpp"
@@ -217,17 +218,29 @@ class Market {
 
     // -- jobs at other sites, and of other sites (docs/sites.md). Names are as they are here.
 
-    // The job goes to that site, which has offered it a place. Errors: it does not.
+    // The job waits and goes to that site, which has offered it a place. Errors: it does not.
     Status lend(const JobId& id, const std::string& site, Nanos now);
-    // Whether it could: it has not been there.
-    bool may_go(const JobId& id, const std::string& site) const {
-        const Job* const job = book_.find(id);
-        return job && LentJobs::may_go(*job, site);
+    // Says what is wanted of an offer for the job.
+    OfferWish site_wish(const Job& job, Nanos now) const { return moves_.wish(job, now); }
+    // Says what its own site would offer a job that runs at another one. As offer(), but nothing is
+    // kept.
+    SiteOffer offer_home(const Job& job, Nanos now) const;
+    // The job, which runs or is frozen, moves to that site for this offer; empty: home. Errors: it
+    // does not.
+    Status move_for_gain(const JobId& id, const std::string& site, const SiteOffer& offer,
+                         Nanos now);
+    // Until when none of these sites is asked about the job, if it rests for all; else empty.
+    Reason site_rests(const Job& job, const std::vector<std::string>& sites, Nanos now) const {
+        return moves_.rests(job, sites, now);
     }
-    // That site orders a job of this one. Errors, which it is told: what keeps the order from being
-    // passed on.
-    Status site_order(const std::string& site, const Order& order, Nanos now);
+    // The newest look at other sites has come to this, which is shown with its reasons.
+    void say_of_sites(const JobId& id, const Reason& word);
+    // That site orders a job of this one; `number`: SiteOrder::number. Errors, which it is told:
+    // what keeps the order from being passed on.
+    Status site_order(const std::string& site, const Order& order, Nanos now, uint64_t number = 0);
     void site_note(const std::string& site, const SiteNote& note, Nanos now);
+    // A job of another site of which that is said has ended a stay here, and comes once more.
+    const Job* comes_again(const SiteJob& word) const;
     // That site reports a job of its own. Errors, which it is told: the job does not come.
     Status site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos now);
     Status site_failed(const std::string& site, const OrderFailed& failed, Nanos now);
@@ -237,6 +250,7 @@ class Market {
     // It knows what other sites are to hear of jobs that were given to them, since the last
     // solve().
     LentJobs& lent() { return lent_; }
+    const LentJobs& lent() const { return lent_; }
 
     // An allocation worked out elsewhere: after Outputs::ask_solver, adopt() or, when there is
     // none, use_own() (once), then solve() as usual.
@@ -325,6 +339,7 @@ class Market {
 
   private:
     Result<Quote> quote_for_site(const JobTerms& terms, Nanos now) const;
+    Result<Quote> quote_home(const Job& job, Nanos now) const;
     Quote::Promise promise_of(const QuoteRequest& request, Nanos now) const;
     Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     void touch_files_served();
@@ -335,6 +350,7 @@ class Market {
     void decide(Nanos now, Outputs& out);
     void flush(Nanos now, Outputs& out);
     void forget_finished();
+    void forget(Job& job);
 
     MarketContext context_;
     MarketTrace trace_;
@@ -365,6 +381,7 @@ class Market {
     Placement placement_;
     SiteGuests guests_;
     RunTimes run_times_;
+    SiteMoves moves_;
     Reservations reservations_;
     Operators operators_;
 };

@@ -90,9 +90,19 @@ struct Promised {
     bool operator==(const Promised&) const = default;
 };
 
-// A job of this site that was given to the market of another one (lent_jobs.hpp).
+// A job has been at another site, or was to go there.
+struct SiteVisit {
+    std::string site;
+    Nanos left;          // when it left, Unix time; 0: it has not run there
+    Nanos again;         // the markets give it there no earlier, Unix time
+    uint32_t tries = 0;  // stays there that were short, or came to nothing, one after the other
+    bool operator==(const SiteVisit&) const = default;
+};
+
+// A job of this site that was given to the market of another one (lent_jobs.hpp). Of a job of
+// another site `number` alone is known.
 struct Loan {
-    static constexpr size_t been_max = 64;
+    static constexpr size_t visits_max = 64;
     std::string site;       // empty: it is at none
     bool over = false;      // it has come back, and that site has not settled yet
     bool recalled = false;  // that site keeps it no longer: it is to come back
@@ -101,7 +111,12 @@ struct Loan {
     Money price;
     uint64_t seq = 0, its_seq = 0;  // the newest order of that site: our number, and its own
     Nanos run;                      // its run time when it came back
-    std::vector<std::string> been;  // sites that it was given to
+    uint64_t number = 0;            // of its newest stay at another site, or question about one
+    bool by_markets = false;        // they move it; else an operator does
+    Nanos came;                     // when it came there, Unix time; 0: it has not
+    int64_t speed = 0;              // of the place there
+    Nanos trips;  // by when the trips that the markets made with it are paid off, Unix time
+    std::vector<SiteVisit> visits;  // the newest of each site
     bool operator==(const Loan&) const = default;
 };
 

@@ -96,6 +96,8 @@ struct Job {
     Nanos run_base, run_since = Nanos::never();
     Reason reason;        // why it waits, or why it is where it is
     Reason order_reason;  // of its newest order of this life of the market
+    // The newest look at other sites for a gain has come to this.
+    Sparse<Reason> site_word;
     std::string noted_comment;
     Money noted_price;
     Nanos noted_ends;  // JobNote::place_ends

@@ -32,7 +32,8 @@ SOUK_FIELDS(Booking,  //
             field("promise", &Booking::promise));
 
 SOUK_FIELDS(SiteWish, field("sites", &SiteWish::names, rule::text(TextRule::line, 2048)),
-            field("sites_cheapest", &SiteWish::cheapest));
+            field("sites_cheapest", &SiteWish::cheapest), field("sites_stay", &SiteWish::stays),
+            field("sites_within", &SiteWish::within, rule::price));
 
 SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),
             field("budget", &JobTerms::budget, rule::price),
@@ -253,13 +254,16 @@ SOUK_FIELDS(SiteOffer, field("number", &SiteOffer::number), field("why", &SiteOf
 
 SOUK_FIELDS(SiteJob, field("report", &SiteJob::report, rule::required),
             field("to", &SiteJob::to, rule::node_or_none),
-            field("address", &SiteJob::address, rule::address));
+            field("address", &SiteJob::address, rule::address),
+            field("number", &SiteJob::number, rule::count));
 
 SOUK_FIELDS(SiteFailed, field("failed", &SiteFailed::failed, rule::required));
 
-SOUK_FIELDS(SiteOrder, field("order", &SiteOrder::order, rule::required));
+SOUK_FIELDS(SiteOrder, field("order", &SiteOrder::order, rule::required),
+            field("number", &SiteOrder::number, rule::count));
 
 SOUK_FIELDS(SiteNote, field("note", &SiteNote::note, rule::required), field("no", &SiteNote::no),
-            part("no_code", &SiteNote::no, &Cause::code, cause_rule));
+            part("no_code", &SiteNote::no, &Cause::code, cause_rule),
+            field("number", &SiteNote::number, rule::count));
 
 }  // namespace souk

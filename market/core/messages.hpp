@@ -52,6 +52,8 @@ struct SiteWish {
     std::string names = {};
     // of their offers the one that costs least; else the one that ends first
     bool cheapest = false;
+    bool stays = false;  // while it runs it moves between sites for no gain
+    Money within = {};   // the most that it pays per CPU-hour at another site; 0: as at its own
     bool operator==(const SiteWish&) const = default;
 };
 

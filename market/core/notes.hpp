@@ -31,6 +31,7 @@ class Notes {
     // There may be something to say of it.
     void of(Job& job) { jobs_.insert(job); }
     void of(Node& node) { nodes_.insert(node); }
+    void forget(Job& job) { jobs_.erase(job); }
     void forget(Node& node) { nodes_.erase(node); }
     void lost(const NodeName& to, const NodeName& node) { said_.push_back({to, NodeLost{node}}); }
     // To the home of a job that is not known here.

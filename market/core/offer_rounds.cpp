@@ -61,7 +61,7 @@ void OfferRounds::note(const JobId& id, uint32_t uid, const JobTerms& terms, Nan
     entry.terms = terms;
     entry.pause = pause_least;
     if (entry.round.number == 0 || !entry.round.is_open)
-        set_due(id, entry, is_new ? now + first_wait : now);
+        set_due(id, entry, is_new ? now + pace_.first_wait : now);
 }
 
 void OfferRounds::forget(const JobId& id) {
@@ -112,8 +112,15 @@ uint64_t OfferRounds::begin(const JobId& id, std::vector<std::string> sites, con
     for (std::string& site : sites) entry.round.answers.push_back({std::move(site), {}});
     open_[entry.round.number] = id;
     took_turn(id, entry, entry.round.number);
-    free_at_ = now + apart;
+    free_at_ = now + pace_.apart;
     return entry.round.number;
+}
+
+void OfferRounds::begin_anew(const JobId& id, Nanos now) {
+    const auto known = jobs_.find(id);
+    if (known == jobs_.end() || known->second.round.is_open) return;
+    known->second.pause = pause_least;
+    set_due(id, known->second, now + pace_.first_wait);
 }
 
 void OfferRounds::later(const JobId& id, Nanos now) {
@@ -157,7 +164,7 @@ void OfferRounds::close(const JobId& id, Entry& entry, Nanos now) {
     constexpr uint64_t spread = 0x9e3779b97f4a7c15;  // numbers that follow each other lie apart
     if (const auto best = best_offer(offers, round.wish, seed_ ^ (round.number * spread)))
         round.chosen = which[*best];
-    if (round.chosen) chosen_.push_back(id);
+    ended_.push_back(id);
     round.is_open = false;
     open_.erase(round.number);
     pause(id, entry, now);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// OfferRounds: when a market asks its peers for which of its waiting jobs, and what came of it. A
-// round asks all sites to which the job may go at once, and is over when all have answered or when
-// a limit has passed: silence is a no. Then the best offer is chosen (site_offer.hpp).
+// OfferRounds: when a market asks its peers for which of its jobs, and what came of it. Those that
+// wait are in one list, and those that run and may gain by a move in another one. A round asks all
+// sites to which the job may go at once, and is over when all have answered or when a limit has
+// passed: silence is a no. Then the best offer is chosen (site_offer.hpp).
 //
 // Homes take turns, and the users of a home those of the home: of those who have a job that is due,
 // the one about whose jobs was asked least lately goes first, with the job that is due the longest.
@@ -27,6 +28,13 @@ class OfferRounds {
     static constexpr Nanos answer_limit = Nanos::from_s(5), apart = Nanos::from_ms(300),
                            first_wait = Nanos::from_s(2), pause_least = Nanos::from_s(30),
                            pause_most = Nanos::from_s(600);
+    // How often is asked. The numbers of two lists differ: those of one begin here.
+    struct Pace {
+        Nanos apart, first_wait;
+        uint64_t first_number;
+    };
+    static constexpr Pace of_waiting{apart, first_wait, 1};
+    static constexpr Pace of_running{Nanos::from_s(2), pause_least, uint64_t{1} << 60};
 
     struct Answer {
         std::string site;
@@ -41,12 +49,13 @@ class OfferRounds {
         std::optional<size_t> chosen;  // of `answers`
     };
 
-    explicit OfferRounds(uint64_t seed) : seed_(seed) {}
+    explicit OfferRounds(uint64_t seed, const Pace& pace = of_waiting)
+        : seed_(seed), pace_(pace), next_(pace.first_number) {}
 
-    // The job waits, and its user lets it go. It is asked about when it has waited a little, as
-    // most find a place at once; with other terms than before as soon as its turn comes.
+    // The job waits, or runs, and its user lets it go. It is asked about after a while, as most
+    // that wait find a place at once; with other terms than before as soon as its turn comes.
     void note(const JobId& id, uint32_t uid, const JobTerms& terms, Nanos now);
-    // It runs, has ended or stays at home.
+    // It has ended, stays where it is, or is in the other list.
     void forget(const JobId& id);
     // A peer has come: all are asked about anew, as soon as their turn comes. A peer that comes and
     // goes all the time hurries nobody.
@@ -56,6 +65,8 @@ class OfferRounds {
     // Returns the number of the round; each of these sites, at least one, is sent the question.
     uint64_t begin(const JobId& id, std::vector<std::string> sites, const OfferWish& wish,
                    Nanos now);
+    // It has moved: it is asked about as if it were new.
+    void begin_anew(const JobId& id, Nanos now);
     // Nobody can be asked about it now.
     void later(const JobId& id, Nanos now);
     // It counts from a site that was asked, once, while the round is open. Else false.
@@ -64,8 +75,12 @@ class OfferRounds {
     void tick(Nanos now);
     // When due() or tick() has something to do; never() if nothing waits.
     Nanos next() const;
-    // Jobs of rounds that have ended since, with a best offer.
-    std::vector<JobId> take_chosen() { return std::exchange(chosen_, {}); }
+    // Whether a job is due now, though its turn may be later.
+    bool has_due(Nanos now) const {
+        return !ready_.empty() || (!by_due_.empty() && by_due_.begin()->first <= now);
+    }
+    // Jobs of rounds that have ended since.
+    std::vector<JobId> take_ended() { return std::exchange(ended_, {}); }
     // The newest round about the job; null: there is none.
     const Round* of(const JobId& id) const;
     size_t size() const { return jobs_.size(); }
@@ -103,6 +118,7 @@ class OfferRounds {
     void close(const JobId& id, Entry& entry, Nanos now);
 
     const uint64_t seed_;
+    const Pace pace_;
     std::map<JobId, Entry> jobs_;
     std::map<Who, User> users_;
     std::map<NodeName, Home> homes_;
@@ -111,8 +127,8 @@ class OfferRounds {
     std::set<std::pair<Nanos, Who>> by_due_;
     std::set<std::pair<uint64_t, NodeName>> ready_;
     std::map<uint64_t, JobId> open_;  // rounds by number: the oldest first
-    std::vector<JobId> chosen_;
-    uint64_t next_ = 1;
+    std::vector<JobId> ended_;
+    uint64_t next_;
     Nanos free_at_{}, may_hurry_{};
 };
 

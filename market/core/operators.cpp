@@ -98,9 +98,6 @@ Status Operators::may_go_to_site(const Job& job, const std::string& site) const 
                                      : ": move it to a node of this site first"));
     if (loan.asked) return no(who + " is about to go to site " + loan.site);
     if (!loan.site.empty()) return no(who + " is not settled with site " + loan.site + " yet");
-    if (!LentJobs::may_go(job, site))
-        return no(who + " has been at site " + site +
-                  ", or was asked about there, and goes to each site once");
     if (is_component(job) || r.address)
         return no(
             "a component of a gang, and a job with an address of its own, stay at their site");
@@ -127,7 +124,7 @@ Result<std::string> Operators::move_to_site(Job& job, const NodeName& name, bool
     }
     job.once.reset();
     job.reason = ReasonCode::moved_by_hand;
-    lent_.ask(job, std::string(site), node.empty() ? NodeName{} : name);
+    lent_.ask(job, std::string(site), node.empty() ? NodeName{} : name, {});
     work_.touch(job);
     return "job " + job.id().text() + " goes to site " + std::string(site) +
            (node.empty() ? "" : ", node " + std::string(node));

@@ -157,7 +157,7 @@ bool Placement::place_one(Job& job, Nanos now, Outputs& out) {
     return place_at(job, *target, now, out);
 }
 
-// Another site has it: it is stopped there, or moves back by hand when its place here is clear.
+// Another site has it: it is stopped there, or moves back when its place here is clear.
 bool Placement::place_lent(Job& job, Nanos now, Outputs& out) {
     if (job.phase() != JobPhase::running) return true;
     if (lent_.must_stop(job)) {
@@ -168,6 +168,11 @@ bool Placement::place_lent(Job& job, Nanos now, Outputs& out) {
     }
     const Node* const to = lent_.way_back(job);
     if (!to || !places_.may_run_at(job, *to)) return true;
+    if (lent_.wants_home(job)) {
+        const Node* const won = allocation_.target_of(job);
+        if (won && won != to) lent_.lost_place(job);
+        if (won != to) return true;
+    }
     if (!places_.fits(job, *to)) {
         wants_room_.push_back(&job);
         return false;

@@ -310,6 +310,16 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "(docs/ledger.md)"},
     {user_hours, "user_hours", "{user} may run jobs {cause} alone, by the market's clock",
      "the hours of its user or project (marketctl user show); it goes on when they begin"},
+    {site_gain, "site_gain", "moved for a gain: {cause}",
+     "srun --sites: it has gone, or is about to go, to another site or home, as the gain is more "
+     "than the move costs (docs/sites.md)"},
+    {site_no_gain, "site_no_gain", "no other site is worth a move: {cause}",
+     "srun --sites: they are asked again after a while; marketctl offers has what each answered"},
+    {site_refused, "site_refused", "a move between sites came to nothing: {cause}",
+     "srun --sites: it stays where it is, and that site is asked again after a pause"},
+    {site_rests, "site_rests", "no other site is asked before {opens}",
+     "srun --sites: it has moved between sites often, or its last stay there was short or came to "
+     "nothing"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -349,7 +359,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == user_hours,
+static_assert(in_order() && reason_words.back().code == site_rests,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

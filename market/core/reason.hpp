@@ -158,6 +158,11 @@ enum class ReasonCode : uint16_t {
     at_site,       // another site has it
     account_full,  // the books hold no more use by its user
     user_hours,    // it is outside of its user's hours
+    // moves between sites (srun --sites)
+    site_gain,
+    site_no_gain,
+    site_refused,
+    site_rests,
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

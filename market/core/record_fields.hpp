@@ -74,6 +74,11 @@ SOUK_FIELDS(market::Promised,  //
             field("back", &market::Promised::back, rule::price),
             field("counted", &market::Promised::counted, rule::price));
 
+SOUK_FIELDS(market::SiteVisit, field("site", &market::SiteVisit::site, rule::name),
+            field("left", &market::SiteVisit::left, rule::time),
+            field("again", &market::SiteVisit::again, rule::time),
+            field("tries", &market::SiteVisit::tries));
+
 SOUK_FIELDS(market::Loan, field("site", &market::Loan::site, rule::name),
             field("over", &market::Loan::over), field("seq", &market::Loan::seq, rule::count),
             field("its_seq", &market::Loan::its_seq, rule::count),
@@ -81,7 +86,12 @@ SOUK_FIELDS(market::Loan, field("site", &market::Loan::site, rule::name),
             field("recalled", &market::Loan::recalled), field("asked", &market::Loan::asked),
             field("price", &market::Loan::price, rule::price),
             field("priced", &market::Loan::priced),
-            field("been", &market::Loan::been, rule::at_most(market::Loan::been_max, rule::name)));
+            field("number", &market::Loan::number, rule::count),
+            field("by_markets", &market::Loan::by_markets),
+            field("came", &market::Loan::came, rule::time),
+            field("speed", &market::Loan::speed, rule::between(0, market::speed_max)),
+            field("trips", &market::Loan::trips, rule::time),
+            field("visits", &market::Loan::visits, rule::at_most(market::Loan::visits_max)));
 
 SOUK_FIELDS(market::JobRecord,  //
             packed("report", &market::JobRecord::report), flat(&market::JobRecord::account),

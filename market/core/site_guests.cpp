@@ -70,10 +70,11 @@ Status SiteGuests::may_come(const Site& site, const JobReport& r, int64_t kept) 
     return book_.find_node(r.id.home) ? Status{} : has_room_for_node(site.name);
 }
 
-Result<JobReport> SiteGuests::heard(const Site& site, const JobReport& report, int64_t kept) const {
+Result<JobReport> SiteGuests::heard(const Site& site, const JobReport& report, int64_t kept,
+                                    bool comes) const {
     if (of_site(report.id.home).site != site.name)
         return fail(CauseCode::not_allowed, "that is no job of site " + site.name);
-    const Job* const known = book_.find(report.id);
+    const Job* const known = comes ? nullptr : book_.find(report.id);
     if (!known) TRY(may_come(site, report, kept));
     JobReport r = report;
     r.uid_there = report.uid;

@@ -40,8 +40,10 @@ class SiteGuests {
     Status lets_in(const Site& site, const std::string& user, const JobTerms& terms,
                    int64_t kept) const;
     // Returns what this market goes by of a report, whose names are as they are here; `kept` as
-    // above. Errors: a job that does not come, or is not here any more, and why.
-    Result<JobReport> heard(const Site& site, const JobReport& report, int64_t kept) const;
+    // above. `comes`: it has no stay here that goes on. Errors: a job that does not come, or is not
+    // here any more, and why.
+    Result<JobReport> heard(const Site& site, const JobReport& report, int64_t kept,
+                            bool comes) const;
     // The nodes of it that are known here: homes of its jobs, and where it runs jobs of this site.
     std::vector<NodeName> nodes_of(const std::string& site) const;
     Status has_room_for_node(const std::string& site) const;

@@ -33,9 +33,11 @@ bool is_better(const SiteOffer& a, const SiteOffer& b, const OfferWish& wish) {
     return x < y;
 }
 
-bool can_be(const SiteOffer& offer, const OfferWish& wish) {
+bool can_be(const SiteAndOffer& one, const OfferWish& wish) {
+    const SiteOffer& offer = one.offer;
     return offer.why.empty() && offer.speed >= 1 && offer.speed <= market::speed_max &&
-           offer.starts_in.ns >= 0 && offer.price >= Money{} && offer.price <= wish.most;
+           offer.starts_in.ns >= 0 && offer.price >= Money{} && offer.price <= wish.most &&
+           (!wish.move || gain_of(*wish.move, stay_of(offer), one.site).pays);
 }
 
 }  // namespace
@@ -45,7 +47,7 @@ std::optional<size_t> best_offer(std::span<const SiteAndOffer> offers, const Off
     std::vector<size_t> best;  // equally good
     for (size_t i = 0; i < offers.size(); ++i) {
         const SiteOffer& offer = offers[i].offer;
-        if (!can_be(offer, wish)) continue;
+        if (!can_be(offers[i], wish)) continue;
         const bool better = !best.empty() && is_better(offer, offers[best[0]].offer, wish);
         if (better) best.clear();
         if (best.empty() || !is_better(offers[best[0]].offer, offer, wish)) best.push_back(i);
@@ -55,9 +57,18 @@ std::optional<size_t> best_offer(std::span<const SiteAndOffer> offers, const Off
     return best[Rng(seed).below(best.size())];
 }
 
+Money most_elsewhere(const JobTerms& terms) {
+    const Money within = terms.sites->within;
+    return within > Money{} ? std::min(within, terms.max_price) : terms.max_price;
+}
+
+const char* preference(const SiteWish& wish) {
+    return wish.stays ? "stay" : wish.cheapest ? "cost" : "finish";
+}
+
 JobTerms told_to_sites(const JobTerms& terms) {
     JobTerms told;
-    told.max_price = terms.max_price;
+    told.max_price = most_elsewhere(terms);
     told.memory_mb = terms.memory_mb;
     told.cpus = terms.cpus;
     told.runtime = terms.runtime;

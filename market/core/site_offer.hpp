@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Offers between sites (docs/sites.md): what a market asks a peer's market for a job of its own
-// that waits, what that one answers, and which of several offers is the best. Pure.
+// that waits, or that runs and may gain by a move, what that one answers, and which of several
+// offers is the best. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <string_view>
 
 #include "market/core/messages.hpp"
+#include "market/core/site_gain.hpp"
 
 namespace souk {
 
@@ -24,11 +26,14 @@ struct SiteAsk {
 };
 
 // The words of two markets about a job that runs, or is to run, at the other's site
-// (market/core/lent_jobs.hpp). Each writes names as they are at its own site.
+// (market/core/lent_jobs.hpp). Each writes names as they are at its own site. `number`: of the stay
+// there, or of the question about one, as the job's own market counts them; the other one says it
+// back. 0: a version before.
 struct SiteJob {  // its own market: the job as its home says
     JobReport report;
     NodeName to;  // a node of its own site, to which it is to move from where it runs; empty: none
     std::string address;  // of that node's agentd
+    uint64_t number = 0;
     bool operator==(const SiteJob&) const = default;
 };
 struct SiteFailed {  // its own market: an order has come to nothing
@@ -37,14 +42,20 @@ struct SiteFailed {  // its own market: an order has come to nothing
 };
 struct SiteOrder {  // the other market: where the job is to run
     Order order;
+    uint64_t number = 0;
     bool operator==(const SiteOrder&) const = default;
 };
 struct SiteNote {  // the other market: what it pays there
     JobNote note;
     Cause no;  // it is not taken, or kept no longer, and why
+    uint64_t number = 0;
     bool operator==(const SiteNote&) const = default;
 };
 
+// A job pays so much per CPU-hour at another site at most.
+Money most_elsewhere(const JobTerms& terms);
+// finish, cost or stay
+const char* preference(const SiteWish& wish);
 // Says what of a job's terms another site hears, and looks at: the rest is its user's business
 // alone.
 JobTerms told_to_sites(const JobTerms& terms);
@@ -64,7 +75,13 @@ struct OfferWish {
     bool cheapest = false;  // the least that the whole job costs; else the earliest end
     Money most;             // per CPU-hour
     Nanos work;             // on a standard machine; 0: not known, and an hour is taken for it
+    // It runs: an offer must be worth the move.
+    std::optional<SiteMove> move = {};
 };
+
+inline SiteStay stay_of(const SiteOffer& offer) {
+    return {offer.price, offer.speed, offer.starts_in};
+}
 
 struct SiteAndOffer {
     std::string site;

@@ -48,6 +48,7 @@ class WorkList {
     void forget(Job& job) {
         touched_.erase(job);
         pending_.erase(job);
+        notes_.forget(job);
     }
     void forget(Node& node) { touched_nodes_.erase(node); }
 

@@ -128,7 +128,8 @@ void write_bidding(JsonWriter& w, const Job& job, Nanos now) {
     if (!terms.needs->empty()) w.field("needs", *terms.needs);
     if (!terms.resources.empty()) w.field("resources", *terms.resources);
     if (const SiteWish& wish = *terms.sites; !wish.names.empty())
-        w.field("sites", wish.names).field("prefer", wish.cheapest ? "cost" : "finish");
+        w.field("sites", wish.names).field("prefer", preference(wish));
+    if (terms.sites->within > Money{}) w.field("sites_within", terms.sites->within);
     w.field("waited_s", Market::waited(job, now).seconds());
     if (const int32_t weight = market::EqualJobs::turn_of(job).weight;
         weight != market::weight_plain)

@@ -7,10 +7,11 @@
 namespace souk {
 namespace {
 
-SiteNote refusal(JobId id, const Error& why) {
+SiteNote refusal(JobId id, const Error& why, uint64_t number) {
     SiteNote note;
     note.note.id = std::move(id);
     note.no = why;
+    note.number = number;
     return note;
 }
 
@@ -69,7 +70,8 @@ Status LoanDesk::heard_job(uint64_t number, const std::string& site, const wire:
     const auto who = sites_.guest_site(site);
     if (!who) return {};  // it is no peer any more
     // Whether a job that runs there could come is asked of a copy of the market.
-    const bool asks = word.report.phase == JobPhase::frozen && !market_.find(id);
+    const bool comes = !market_.find(id) || market_.comes_again(word);
+    const bool asks = word.report.phase == JobPhase::frozen && comes;
     const Status taken =
         asks && !sites_.charge(site, Sites::plan_cost, market_.jobs().size())
             ? fail(CauseCode::too_many, "your site asks too much: again in a moment")
@@ -77,15 +79,16 @@ Status LoanDesk::heard_job(uint64_t number, const std::string& site, const wire:
     if (taken) return {};
     log_.limited("guest " + site, Loop::now(), Level::info, "a job of another site is not taken",
                  {{"JOB", id.text()}, {"site", site}, {"WHY", taken.error()}});
-    records_.state().journal().then(
-        [this, number, no = refusal(id, taken.error())] { connections_.send(number, no); });
+    records_.state().journal().then([this, number, no = refusal(id, taken.error(), word.number)] {
+        connections_.send(number, no);
+    });
     return {};
 }
 
 Status LoanDesk::heard_order(uint64_t number, const std::string& site, const wire::Frame& f) {
     TRY_ASSIGN(SiteOrder word, wire::unpack<SiteOrder>(f.body));
     TRY(SiteBorder({site, sites_.name()}).hear(word.order));
-    const Status passed = market_.site_order(site, word.order, Loop::now());
+    const Status passed = market_.site_order(site, word.order, Loop::now(), word.number);
     if (passed) return {};
     log_.limited("order " + site, Loop::now(), Level::info, "an order of another site is refused",
                  {{"JOB", word.order.id.text()}, {"site", site}, {"WHY", passed.error()}});
@@ -112,10 +115,14 @@ void LoanDesk::tell() {
 
 void LoanDesk::send(const market::Send& message) {
     const std::string site(of_site(message.node).site);
+    const auto number = [this](const JobId& id) {
+        const market::Job* const job = market_.find(id);
+        return job ? job->record.loan->number : 0;
+    };
     if (const auto* order = std::get_if<Order>(&message.message))
-        say(site, SiteOrder{*order});
+        say(site, SiteOrder{*order, number(order->id)});
     else if (const auto* note = std::get_if<JobNote>(&message.message))
-        say(site, SiteNote{*note, {}});
+        say(site, SiteNote{*note, {}, number(note->id)});
 }
 
 // A market of a version before would end the connection at such a word.

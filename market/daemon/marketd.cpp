@@ -397,8 +397,9 @@ void Marketd::step() {
     if (decision_log_) decision_log_->stepped(market_, unix_now());
     records_.store(out.store);
     const bool more_quotes = quotes_.answer([this](const auto& asked) { quote(asked); }, Loop::now);
-    const bool more_offers = offers_.answer();
+    // An answer may give a job away: that is told when it is stored, in the next step.
     loans_.tell();
+    const bool more_offers = offers_.answer();
     if (records_.finished().count() > config_.finished_max) records_.trim_finished();
     for (market::Send& s : out.send) held_.push_back(std::move(s));
     if (!std::exchange(release_waits_, true))

@@ -14,24 +14,32 @@ constexpr Nanos offers_hold = Nanos::from_s(15);
 constexpr int looked_at_once = 256;
 constexpr ptrdiff_t questions_most = 16;  // of one peer that wait
 
-void write_offer(JsonWriter& w, const OfferRounds::Answer& answer, bool is_open) {
-    w.begin_object().field("site", answer.site);
+void write_gain(JsonWriter& w, const SiteGain& gain) {
+    if (gain.is_money)
+        w.field("gain", gain.money).field("cost", gain.money_cost);
+    else
+        w.field("gain_s", gain.time.seconds()).field("cost_s", gain.time_cost.seconds());
+    w.field("twice", gain.is_doubled).field("pays", gain.pays);
+}
+
+void write_place(JsonWriter& w, const SiteMove& move) {
+    w.begin_object().field("price", move.here.price).field("speed", move.here.speed);
+    w.field("rest_s", std::min(move.rest, gain_horizon).seconds()).end_object();
+}
+
+void write_offer(JsonWriter& w, const OfferRounds::Answer& answer,
+                 const OfferRounds::Round& round) {
+    w.begin_object().field("site", market::SiteMoves::called(answer.site));
     if (!answer.offer) {
-        if (!is_open) w.field("why", "it did not answer in time").field("code", "away");
+        if (!round.is_open) w.field("why", "it did not answer in time").field("code", "away");
     } else if (const SiteOffer& o = *answer.offer; !o.why.empty()) {
         w.field("why", static_cast<const std::string&>(o.why)).field("code", to_string(o.why.code));
     } else {
         w.field("price", o.price).field("speed", o.speed);
         w.field("starts_in_s", o.starts_in.seconds()).field("held_s", o.held_for.seconds());
+        if (round.wish.move) write_gain(w, gain_of(*round.wish.move, stay_of(o), answer.site));
     }
     w.end_object();
-}
-
-// A component of a gang and a job with a place of its own stay at home.
-bool lets_go(const market::Job& job) {
-    const JobReport& r = job.record.report;
-    return r.phase == JobPhase::waiting && !r.terms.sites->names.empty() && r.gang.empty() &&
-           r.terms.booking == Booking{} && !r.address && job.record.loan->site.empty();
 }
 
 // Another site has it, or has not settled yet. What was offered for it is still shown.
@@ -41,6 +49,7 @@ bool is_away(const market::Job& job) {
 
 // Nothing keeps it back now, and it has no place here.
 bool is_free(const market::Market& market, const market::Job& job) {
+    if (job.phase() != JobPhase::waiting) return market.lent().may_move(job);
     return job.reported && !market.may_not_run(*job.user) && job.record.report.waits_for.empty() &&
            !job.record.cancel && job.record.hold == market::Hold::none && !job.once &&
            !job.record.order;
@@ -56,7 +65,8 @@ OfferDesk::OfferDesk(Loop& loop, market::Market& market, Sites& sites, Connectio
       connections_(connections),
       state_(state),
       steps_(steps),
-      rounds_(static_cast<uint64_t>(unix_now().ns)) {}
+      waiting_(static_cast<uint64_t>(unix_now().ns)),
+      running_(static_cast<uint64_t>(unix_now().ns), OfferRounds::of_running) {}
 
 void OfferDesk::start() {
     for (const auto& [id, job] : market_.jobs()) job_told(id);
@@ -66,61 +76,131 @@ void OfferDesk::start() {
 
 void OfferDesk::job_told(const JobId& id) {
     const market::Job* const job = market_.find(id);
-    if (job && lets_go(*job))
-        rounds_.note(id, job->record.report.uid, job->record.report.terms, Loop::now());
-    else if (rounds_.size() > 0 && !(job && is_away(*job)))
-        rounds_.forget(id);
-    if (rounds_.size() > 0) look();
+    const auto note = [&](OfferRounds& rounds) {
+        rounds.note(id, job->record.report.uid, job->record.report.terms, Loop::now());
+    };
+    if (job && market::SiteMoves::could_wait(*job))
+        note(waiting_);
+    else if (waiting_.size() > 0 && !(job && is_away(*job)))
+        waiting_.forget(id);
+    if (job && market::SiteMoves::could_gain(*job))
+        note(running_);
+    else if (running_.size() > 0 && !(job && market::is_on_its_way(*job)))
+        running_.forget(id);
+    if (waiting_.size() + running_.size() > 0) look();
 }
 
 void OfferDesk::peer_came() {
-    rounds_.hurry(Loop::now());
+    waiting_.hurry(Loop::now());
+    running_.hurry(Loop::now());
     look();
 }
 
 void OfferDesk::look() {
     const Nanos now = Loop::now();
-    rounds_.tick(now);
-    for (const JobId& id : rounds_.take_chosen()) give(id, now);
+    take_ended(waiting_, now);
+    take_ended(running_, now);
     // Jobs about which nobody can be asked now begin no round, and there may be many of them.
     std::optional<JobId> id;
-    for (int n = 0; n < looked_at_once && (id = rounds_.due(now)); ++n) ask_about(*id, now);
-    const Nanos next = rounds_.next();
+    for (int n = 0; n < looked_at_once && (id = waiting_.due(now)); ++n) ask_about(*id, now);
+    const auto next_to_gain = [&] {
+        return waiting_.has_due(now) ? std::nullopt : running_.due(now);
+    };
+    for (int n = 0; n < looked_at_once && (id = next_to_gain()); ++n) ask_for_gain(*id, now);
+    Nanos next = waiting_.next();
+    if (!waiting_.has_due(now)) next = std::min(next, running_.next());
     if (next == Nanos::never())
         timer_.cancel();
     else
         timer_ = loop_.at(next, [this] { look(); });
 }
 
-// The best offer is taken while its place is kept.
-void OfferDesk::give(const JobId& id, Nanos now) {
-    const market::Job* const job = market_.find(id);
-    const OfferRounds::Round* const round = rounds_.of(id);
-    if (!job || !round || !round->chosen || !lets_go(*job) || !is_free(market_, *job)) return;
-    const std::string site = round->answers[*round->chosen].site;
-    if (!sites_.lends(site) || !market_.lend(id, site, now)) return;
-    steps_.wake();
+void OfferDesk::take_ended(OfferRounds& rounds, Nanos now) {
+    rounds.tick(now);
+    for (const JobId& id : rounds.take_ended()) {
+        const market::Job* const job = market_.find(id);
+        const OfferRounds::Round* const round = rounds.of(id);
+        if (!job || !round || round->is_open) continue;
+        if (round->chosen)
+            give(rounds, *job, round->answers[*round->chosen], now);
+        else if (round->wish.move)
+            market_.say_of_sites(id, market::SiteMoves::no_gain(*round));
+    }
+}
+
+// The best offer is taken: of a job that waits while its place is kept.
+void OfferDesk::give(const OfferRounds& rounds, const market::Job& job,
+                     const OfferRounds::Answer& best, Nanos now) {
+    const JobId id = job.id();
+    const bool waits = &rounds == &waiting_;
+    const JobTerms& terms = job.record.report.terms;  // they may have changed meanwhile
+    if (!best.site.empty() && (!sites_.lends(best.site) || !is_wished(*terms.sites, best.site) ||
+                               best.offer->price > most_elsewhere(terms)))
+        return;
+    if (waits && (!market::SiteMoves::waits(job) || !is_free(market_, job))) return;
+    const bool begins = waits && job.phase() == JobPhase::waiting;
+    const Status goes = begins ? market_.lend(id, best.site, now)
+                               : market_.move_for_gain(id, best.site, *best.offer, now);
+    if (goes) {
+        running_.begin_anew(id, now);
+        steps_.wake();
+    } else if (!waits) {
+        market_.say_of_sites(id, market::Reason(market::ReasonCode::site_no_gain)
+                                     .with(market::Figure::cause, goes.error().message));
+    }
+}
+
+// The sites that may be asked about the job now.
+std::vector<std::string> OfferDesk::sites_for(const market::Job& job, Nanos now) const {
+    std::vector<std::string> sites = sites_.that_let_come(*job.record.report.terms.sites);
+    std::erase_if(sites,
+                  [&](const std::string& site) { return !market_.lent().may_go(job, site, now); });
+    return sites;
+}
+
+void OfferDesk::ask(OfferRounds& rounds, const market::Job& job,
+                    const std::vector<std::string>& sites, Nanos now) {
+    const JobReport& report = job.record.report;
+    // Nothing is kept for one that only might move.
+    const Nanos hold = &rounds == &waiting_ ? offers_hold : Nanos{};
+    const SiteAsk ask{rounds.begin(job.id(), sites, market_.site_wish(job, now), now), job.id(),
+                      report.user, told_to_sites(report.terms), hold};
+    for (const std::string& site : sites) sites_.send(site, ask);
 }
 
 void OfferDesk::ask_about(const JobId& id, Nanos now) {
     const market::Job* const job = market_.find(id);
-    if (job && is_away(*job)) return rounds_.later(id, now);
-    if (!job || !lets_go(*job)) return rounds_.forget(id);
-    if (!is_free(market_, *job)) return rounds_.later(id, now);
-    const JobReport& report = job->record.report;
-    std::vector<std::string> sites = sites_.that_let_come(*report.terms.sites);
-    std::erase_if(sites, [&](const std::string& site) { return !market_.may_go(id, site); });
-    if (sites.empty()) return rounds_.later(id, now);
-    const JobTerms& terms = report.terms;
-    const OfferWish wish{terms.sites->cheapest, terms.max_price, terms.runtime};
-    const SiteAsk ask{rounds_.begin(id, sites, wish, now), id, report.user, told_to_sites(terms),
-                      offers_hold};
-    for (const std::string& site : sites) sites_.send(site, ask);
+    if (job && is_away(*job)) return waiting_.later(id, now);
+    if (!job || !market::SiteMoves::could_wait(*job)) return waiting_.forget(id);
+    if (!market::SiteMoves::waits(*job) || !is_free(market_, *job)) return waiting_.later(id, now);
+    const std::vector<std::string> sites = sites_for(*job, now);
+    if (sites.empty()) return waiting_.later(id, now);
+    ask(waiting_, *job, sites, now);
+}
+
+// A job that runs at a peer may gain at home alone, where this market knows what it would get.
+void OfferDesk::ask_for_gain(const JobId& id, Nanos now) {
+    const market::Job* const job = market_.find(id);
+    if (!job || !market::SiteMoves::could_gain(*job)) return running_.forget(id);
+    if (!market::SiteMoves::may_gain(*job) || !market_.lent().may_move(*job))
+        return running_.later(id, now);
+    if (is_lent(*job)) {
+        running_.begin(id, {""}, market_.site_wish(*job, now), now);
+        own_.push_back(id);
+        return steps_.wake();
+    }
+    const std::vector<std::string> sites = sites_for(*job, now);
+    if (!sites.empty()) return ask(running_, *job, sites, now);
+    const market::Reason rests =
+        market_.site_rests(*job, sites_.that_let_come(*job->record.report.terms.sites), now);
+    if (!rests.empty()) market_.say_of_sites(id, rests);
+    running_.later(id, now);
 }
 
 Status OfferDesk::answered(const Connection& c, const wire::Frame& f) {
     TRY_ASSIGN(const SiteOffer offer, wire::unpack<SiteOffer>(f.body));
-    if (rounds_.answer(c.node, offer, Loop::now())) look();
+    const Nanos now = Loop::now();
+    if (waiting_.answer(c.node, offer, now) || running_.answer(c.node, offer, now)) look();
     return {};
 }
 
@@ -137,16 +217,20 @@ Result<std::string> OfferDesk::list(const wire::CtlRequest& request) const {
     w.begin_object()
         .field("job", id.text())
         .field("sites", wish.names.empty() ? "own" : wish.names);
-    w.field("prefer", wish.cheapest ? "cost" : "finish");
-    const OfferRounds::Round* const round = rounds_.of(id);
+    w.field("prefer", preference(wish));
+    if (wish.within > Money{}) w.field("within", wish.within);
+    const OfferRounds::Round* round = waiting_.of(id);
+    const OfferRounds::Round* const while_it_ran = running_.of(id);
+    if (while_it_ran && (!round || round->began < while_it_ran->began)) round = while_it_ran;
     if (round) {
         w.field("age_s", (Loop::now() - round->began).seconds()).field("open", round->is_open);
-        if (round->chosen) w.field("best", round->answers[*round->chosen].site);
+        if (round->chosen)
+            w.field("best", market::SiteMoves::called(round->answers[*round->chosen].site));
+        if (round->wish.move) write_place(w.key("here"), *round->wish.move);
     }
     w.key("offers").begin_array();
     if (round)
-        for (const OfferRounds::Answer& answer : round->answers)
-            write_offer(w, answer, round->is_open);
+        for (const OfferRounds::Answer& answer : round->answers) write_offer(w, answer, *round);
     w.end_array().end_object();
     return w.take();
 }
@@ -172,6 +256,7 @@ Status OfferDesk::asked(uint64_t number, const Connection& c, const wire::Frame&
 // Each takes as long as a decision.
 bool OfferDesk::answer() {
     const Nanos until = Loop::now() + Nanos::from_ms(5);
+    if (!own_.empty()) answer_own(Loop::now());
     while (!questions_.empty()) {
         const Question q = std::move(questions_.front());
         questions_.pop_front();
@@ -182,6 +267,19 @@ bool OfferDesk::answer() {
         if (Loop::now() >= until) break;
     }
     return !questions_.empty();
+}
+
+// One round begins at a time, and not often.
+void OfferDesk::answer_own(Nanos now) {
+    for (const JobId& id : std::exchange(own_, {})) {
+        const market::Job* const job = market_.find(id);
+        const OfferRounds::Round* const round = running_.of(id);
+        if (!job || !round || !round->is_open) continue;
+        SiteOffer offer = market_.offer_home(*job, now);
+        offer.number = round->number;
+        (void)running_.answer("", offer, now);
+    }
+    look();
 }
 
 }  // namespace souk

@@ -2,6 +2,8 @@
 // OfferDesk: offers between sites (docs/sites.md), both sides of them. It asks the markets of peers
 // for jobs that wait here and whose users let them go (market/core/offer_rounds.hpp), and has this
 // market answer what peers ask for theirs (Market::offer), by the terms that hold for the peer.
+// Behind those that wait come jobs that run and may gain by a move to a peer, or back home: then
+// this market asks itself (market/core/site_moves.hpp).
 //
 // A question is answered when the step is decided in which it came, and the answer leaves when that
 // is durable. Owned by Marketd.
@@ -47,9 +49,16 @@ class OfferDesk {
         std::string site;
         SiteAsk ask;
     };
-    void give(const JobId& id, Nanos now);
     void ask_about(const JobId& id, Nanos now);
+    void ask_for_gain(const JobId& id, Nanos now);
+    void ask(OfferRounds& rounds, const market::Job& job, const std::vector<std::string>& sites,
+             Nanos now);
+    std::vector<std::string> sites_for(const market::Job& job, Nanos now) const;
+    void take_ended(OfferRounds& rounds, Nanos now);
+    void give(const OfferRounds& rounds, const market::Job& job, const OfferRounds::Answer& best,
+              Nanos now);
     void look();
+    void answer_own(Nanos now);
 
     Loop& loop_;
     market::Market& market_;
@@ -57,8 +66,9 @@ class OfferDesk {
     Connections& connections_;
     JournalDb& state_;
     StepTaker& steps_;
-    OfferRounds rounds_;
+    OfferRounds waiting_, running_;
     std::deque<Question> questions_;
+    std::deque<JobId> own_;  // jobs at peers: what would they get at home
     Timer timer_;
 };
 

@@ -51,6 +51,7 @@ ELSEWHERE = [
     ("marketctl job lab:n1.7", "cluster/test_site_jobs.py", "lab.market.job(id)"),
     ("marketctl list-jobs --state run", "cluster/test_site_jobs.py", '"marketctl", "list-jobs"'),
     ("marketctl freeze n1.7", "cluster/test_site_jobs.py", '"marketctl", "freeze"'),
+    ("marketctl why n1.7", "cluster/test_site_gains.py", '"marketctl", "why", id'),
     ("marketctl move n1.7 uni", "cluster/test_site_moves.py", '"--wait", "60s", "move"'),
     ("marketctl move n1.7 uni:n3", "cluster/test_site_moves.py", '"--wait", "60s", "move"'),
     ("marketctl move n1.7 n4", "cluster/test_site_moves.py", '"marketctl", "move", job.id, to'),

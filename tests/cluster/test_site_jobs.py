@@ -15,9 +15,9 @@ from test_sites import Site, ip, wire
 
 class Wide(Site):
     """A site whose nodes are reached over the wire, too, and let users of the other site in."""
-    def __init__(self, name, number, nodes):
+    def __init__(self, name, number, nodes, *options):
         super().__init__(name, number)
-        self.market, self.number = Market("--nodes", str(nodes)), number
+        self.market, self.number = Market("--nodes", str(nodes), *options), number
 
     def net(self, node):
         return f"{self.market.tag}-{node}"
@@ -34,7 +34,7 @@ class Wide(Site):
             text = re.sub(r'^listen = ".*:', f'listen = "{address}:',
                           read_text(f"{where}/agentd.conf"), flags=re.M)
             with open(f"{where}/users.map", "w") as f:
-                f.write("lab/* = *\nuni/* = *\n")
+                f.write("lab/* = *\nuni/* = *\nfar/* = *\n")
             with open(f"{where}/agentd.conf", "w") as f:
                 f.write(text + f'user_map = "{where}/users.map"\n')
             self.market.kill_daemon(node)
@@ -98,7 +98,7 @@ def settled(lab, uni, id):
     receipts say that it cost."""
     def sums():
         ours = [r for r in lab.market.ctl("marketctl", "receipts")
-                if r["job"] == id and r["node"].startswith("uni:")]
+                if r["job"] == id and r["node"].startswith(uni.name + ":")]
         theirs = [r for r in uni.market.ctl("marketctl", "receipts") if r["job"] == f"lab:{id}"]
         assert all(r["user"].startswith("lab/") for r in theirs)
         return (sum(r["run_s"] for r in theirs) > 0 and f"lab:{id}" not in uni.guests() and

@@ -273,6 +273,11 @@ struct World {
         for (const StoreOp& op : out.store) {
             if (const auto* job = std::get_if<JobRecord>(&op)) {
                 if (sees_record) sees_record(*job);
+                // A job of another site that comes again has a new account.
+                if (const auto it = stored_jobs.find(job->report.id);
+                    it != stored_jobs.end() && it->second.finish_seq > 0 &&
+                    it->second.finish_seq != job->finish_seq)
+                    paid.erase(job->report.id);
                 stored_jobs[job->report.id] = *job;
             }
             if (const auto* node = std::get_if<NodeRecord>(&op)) stored_nodes[node->node] = *node;

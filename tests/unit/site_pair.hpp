@@ -32,13 +32,18 @@ struct SitePair {
             if (of_site(send.node).site.empty()) return false;
             if (!link) return true;
             if (const auto* order = std::get_if<Order>(&send.message))
-                to_lab.push_back([this, o = *order] { order_at_lab(o); });
+                to_lab.push_back([this, o = *order, n = number(order->id)] { order_at_lab(o, n); });
             if (const auto* note = std::get_if<JobNote>(&send.message))
-                to_lab.push_back([this, n = *note] { note_at_lab({n, {}}); });
+                to_lab.push_back(
+                    [this, w = SiteNote{*note, {}, number(note->id)}] { note_at_lab(w); });
             return true;
         };
         lab.elsewhere = [](const Send& send) { return !of_site(send.node).site.empty(); };
         lab.after_step = [this] { carry(); };
+    }
+    uint64_t number(const JobId& guest) const {
+        const Job* const job = uni.market->find(guest);
+        return job ? job->record.loan->number : 0;
     }
     void carry() {
         for (auto& word : lab.market->lent().take_words())
@@ -46,9 +51,9 @@ struct SitePair {
         for (auto& failure : lab.market->lent().take_failures())
             if (link) to_uni.push_back([this, f = failure.failed] { failed_at_uni(f); });
     }
-    void order_at_lab(Order o) {
+    void order_at_lab(Order o, uint64_t number) {
         ck_assert(SiteBorder({"uni", "lab"}).hear(o).has_value());
-        const Status passed = lab.market->site_order("uni", o, lab.now);
+        const Status passed = lab.market->site_order("uni", o, lab.now, number);
         if (passed) return;
         OrderFailed f;
         f.id = o.id, f.seq = o.seq, f.node = o.node, f.why = passed.error();
@@ -70,6 +75,7 @@ struct SitePair {
         SiteNote no;
         no.note.id = r.id;
         no.no = taken.error();
+        no.number = word.number;
         to_lab.push_back([this, no] { note_at_lab(no); });
     }
     void failed_at_uni(OrderFailed f) {

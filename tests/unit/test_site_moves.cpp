@@ -106,7 +106,11 @@ START_TEST(a_running_job_moves_to_a_peer_by_hand_among_its_nodes_and_back) {
     const Money price = SitePair::charged(p.uni, p.guest, false);
     ck_assert_int_gt(price.micro, 0);
     ck_assert(price <= Money{20'000'000 * (away + s(15)).ns / 3'600'000'000'000});
-    p.move("uni:", false);  // it goes to each site once
+    // it may go there once more, to a new account there
+    p.move("uni:n1");
+    p.run(s(5));
+    ck_assert_text(p.lab.where(p.job), "uni:n1");
+    ck_assert_text(p.at_uni(p.job), "running");
     p.ends_well();
 }
 END_TEST

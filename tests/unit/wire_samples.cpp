@@ -57,7 +57,7 @@ struct Dice {
         t.strategy = flag() ? "eager-2" : "";
         t.pace = flag();
         t.memory_by_default = flag();
-        if (flag()) t.sites = SiteWish{"any", flag()};
+        if (flag()) t.sites = SiteWish{"any", flag(), flag(), {up_to(money_max.micro)}};
         return t;
     }
     JobStats stats() {
@@ -282,13 +282,13 @@ END SAMPLE(SiteOffer) return {d.counter(),
                               {d.up_to(INT64_MAX / 10)},
                               {d.up_to(INT64_MAX / 10)}};
 END SAMPLE(PeerSites) return {d.line(255), d.places()};
-END SAMPLE(SiteJob) SiteJob v{sample<JobReport>(r), d.node_or_none(), d.address()};
+END SAMPLE(SiteJob) SiteJob v{sample<JobReport>(r), d.node_or_none(), d.address(), d.counter()};
 return v;
 END SAMPLE(SiteFailed) SiteFailed v{sample<OrderFailed>(r)};
 return v;
-END SAMPLE(SiteOrder) SiteOrder v{sample<Order>(r)};
+END SAMPLE(SiteOrder) SiteOrder v{sample<Order>(r), d.counter()};
 return v;
-END SAMPLE(SiteNote) SiteNote v{sample<JobNote>(r), d.cause()};
+END SAMPLE(SiteNote) SiteNote v{sample<JobNote>(r), d.cause(), d.counter()};
 return v;
 END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         d.epoch(),

@@ -238,7 +238,7 @@ const std::vector<VerbHelp> verbs_help = {
     {"cancel ID...",
      "end a job, or all jobs of the array that it is the first of (ID[LIST]: these elements, "
      "ID-NUMBER: all between); with --name, --user or --all several"},
-    {"offers ID", "what other sites have offered for a job that waits (srun --sites)"},
+    {"offers ID", "what other sites have offered for a job (srun --sites)"},
     {"move ID NODE", "move a job to a node, or to a peer: SITE[:NODE]"},
     {"freeze ID", "freeze a job"},
     {"thaw ID [NODE]", "let a frozen job run (there)"},

@@ -249,12 +249,23 @@ std::vector<Option> needs_options(SrunOptions& o) {
              o.terms.sites.edit().names = std::string_view(text) == "own" ? "" : text;
              return check_site_wish(o.terms.sites->names);
          }},
-        {0, "prefer", "finish|cost",
-         "with --sites: of their offers the one that ends first (default), or costs least",
+        {0, "prefer", "finish|cost|stay",
+         "with --sites: the place that ends first (default), or costs least; stay: the first,\n"
+         "                              and once it runs it moves to no other site for a gain",
          [&o](const char* text) -> Status {
              const std::string_view word = text;
-             if (word != "finish" && word != "cost") return fail("it is finish or cost");
+             if (word != "finish" && word != "cost" && word != "stay")
+                 return fail("it is finish, cost or stay");
              o.terms.sites.edit().cheapest = word == "cost";
+             o.terms.sites.edit().stays = word == "stay";
+             o.prefers = true;
+             return {};
+         }},
+        {0, "within", "PRICE",
+         "with --sites: per CPU-hour it pays at other sites at most that (default: as --max-price)",
+         [&o](const char* text) -> Status {
+             TRY_ASSIGN(o.terms.sites.edit().within, parse_money(text));
+             if (o.terms.sites->within <= Money{}) return fail("it must be more than 0");
              o.prefers = true;
              return {};
          }},

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// SiteNet: several markets that are peers, on virtual time, each with its homes and with the rounds
+// by which it moves its jobs to the others and back (market/core/site_moves.hpp, offer_rounds.hpp).
+// Words between two of them go one after the other, late, and are lost when their link breaks.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "market/core/offer_rounds.hpp"
+#include "market/core/site_names.hpp"
+#include "tests/unit/market_world.hpp"
+
+namespace souk::market {
+
+struct SiteNet {
+    struct Site {
+        std::string name;
+        World w;
+        SiteTerms terms;  // of each of its peers here
+        OfferRounds waiting{1}, running{2, OfferRounds::of_running};
+        std::map<JobId, Nanos> frozen_since;  // its jobs that lie elsewhere
+    };
+    struct Change {  // a job is at another site than before
+        Nanos at;
+        std::string to;  // empty: home
+    };
+    struct Gain {  // the markets have decided for one
+        Nanos at;
+        std::string to;
+        SiteMove move;
+        SiteOffer offer;
+        bool ran = false;
+    };
+    using Words = std::deque<std::pair<Nanos, std::function<void()>>>;
+    using Way = std::pair<std::string, std::string>;  // from, to
+
+    std::map<std::string, Site> sites;
+    std::map<Way, Words> ways;
+    std::map<Way, bool> up;  // the first name is the lesser one
+    std::function<Nanos()> delay = [] { return Nanos{}; };
+    std::function<void(Site&, const JobId&, const Gain&)> decided;
+    std::map<std::string, std::map<JobId, std::vector<Change>>> changes;
+    Nanos now = Nanos::from_s(1);
+
+    explicit SiteNet(const std::vector<std::string>& names) {
+        for (const std::string& name : names) {
+            Site& site = sites[name];
+            site.name = name;
+            site.terms.most_cpus = 8;
+            site.w.calendar = Nanos::from_s(1'000'000'000);
+            site.w.market->set_calendar(site.w.calendar);
+            site.w.elsewhere = [this, &site](const Send& send) { return said(site, send); };
+            site.w.after_step = [this, &site] { carry(site); };
+        }
+        for (const std::string& a : names)
+            for (const std::string& b : names)
+                if (a < b) set_link(a, b, true);
+    }
+    Site& at(const std::string& name) { return sites.at(name); }
+    static Way link(const std::string& a, const std::string& b) {
+        return a < b ? Way(a, b) : Way(b, a);
+    }
+    bool is_up(const std::string& a, const std::string& b) const {
+        const auto it = up.find(link(a, b));
+        return it != up.end() && it->second;
+    }
+    uint32_t account(const std::string& site) const {
+        return site_account(1 +
+                            static_cast<uint32_t>(std::distance(sites.begin(), sites.find(site))));
+    }
+    // A home that is sent to another site's node makes that a provider of the World.
+    static std::vector<NodeName> own_nodes(const Site& site) {
+        std::vector<NodeName> names;
+        for (const auto& [name, p] : site.w.providers)
+            if (of_site(name).site.empty()) names.push_back(name);
+        return names;
+    }
+    void say(const std::string& from, const std::string& to, std::function<void()> word) {
+        if (!is_up(from, to)) return;
+        Words& words = ways[{from, to}];
+        const Nanos before = words.empty() ? now : words.back().first;
+        words.emplace_back(std::max(before, now + delay()), std::move(word));
+    }
+    uint64_t number(Site& site, const JobId& guest) {
+        const Job* const job = site.w.market->find(guest);
+        return job ? job->record.loan->number : 0;
+    }
+    bool said(Site& from, const Send& send) {
+        const std::string to(of_site(send.node).site);
+        if (to.empty()) return false;
+        if (const auto* order = std::get_if<Order>(&send.message)) {
+            if (order->id.home != send.node) return true;
+            say(from.name, to, [this, &from, to, o = *order, n = number(from, order->id)] {
+                take_order(from.name, at(to), o, n);
+            });
+        }
+        if (const auto* note = std::get_if<JobNote>(&send.message))
+            say(from.name, to, [this, &from, to, w = SiteNote{*note, {}, number(from, note->id)}] {
+                take_note(from.name, at(to), w);
+            });
+        return true;
+    }
+    void carry(Site& from) {
+        for (auto& word : from.w.market->lent().take_words())
+            say(from.name, word.site,
+                [this, &from, w = word] { take_job(from.name, at(w.site), w.word); });
+        for (auto& failure : from.w.market->lent().take_failures())
+            say(from.name, failure.site,
+                [this, &from, f = failure] { take_failure(from.name, at(f.site), f.failed); });
+    }
+    void take_order(const std::string& from, Site& home, Order o, uint64_t number) {
+        ck_assert(SiteBorder({from, home.name}).hear(o).has_value());
+        const Status passed = home.w.market->site_order(from, o, home.w.now, number);
+        if (passed) return;
+        OrderFailed f;
+        f.id = o.id, f.seq = o.seq, f.node = o.node, f.why = passed.error();
+        say(home.name, from, [this, &home, from, f] { take_failure(home.name, at(from), f); });
+    }
+    void take_note(const std::string& from, Site& home, SiteNote note) {
+        ck_assert(SiteBorder({from, home.name}).hear(note.note.id.home).has_value());
+        home.w.market->site_note(from, note, home.w.now);
+    }
+    void take_failure(const std::string& from, Site& there, OrderFailed f) {
+        ck_assert(SiteBorder({from, there.name}).hear(f).has_value());
+        const Node* const home = there.w.market->find_node(f.id.home);
+        if (there.w.market->find(f.id) && home->connected)
+            must_be(there.w.market->site_failed(from, f, there.w.now));
+    }
+    void take_job(const std::string& from, Site& there, SiteJob word) {
+        ck_assert(SiteBorder({from, there.name}).hear(word).has_value());
+        const JobId id = word.report.id;
+        World& w = there.w;
+        if (const auto it = w.stored_jobs.find(id);
+            !w.market->find(id) && it != w.stored_jobs.end() && it->second.finish_seq > 0)
+            w.market->recall(it->second);
+        const Status taken =
+            w.market->site_job({from, account(from), &there.terms, 12 * 60}, word, w.now);
+        if (taken) return;
+        SiteNote no;
+        no.note.id = id;
+        no.no = taken.error();
+        no.number = word.number;
+        say(there.name, from, [this, &there, from, no] { take_note(there.name, at(from), no); });
+    }
+    static void must_be(const Status& done) {
+        ck_assert_msg(done.has_value(), "%s", done ? "" : done.error().message.c_str());
+    }
+    void set_link(const std::string& a, const std::string& b, bool on) {
+        if (is_up(a, b) == on) return;
+        up[link(a, b)] = on;
+        ways.erase({a, b});
+        ways.erase({b, a});
+        for (const auto& [one, other] : {Way(a, b), Way(b, a)}) {
+            Market& market = *at(one).w.market;
+            if (on)
+                market.site_up(other, now), at(one).waiting.hurry(now);
+            else
+                market.site_down(other, now);
+        }
+    }
+    void restart(const std::string& name) {
+        Site& site = at(name);
+        for (const auto& [other, s] : sites)
+            if (other != name) set_link(name, other, false);
+        site.w.restart();
+        for (const NodeName& node : own_nodes(site)) site.w.connect(node);
+    }
+
+    // -- what OfferDesk does
+
+    std::vector<std::string> may_ask(Site& x, const Job& job) {
+        std::vector<std::string> names;
+        for (const auto& [name, site] : sites)
+            if (name != x.name && is_up(x.name, name) &&
+                is_wished(*job.record.report.terms.sites, name) &&
+                x.w.market->lent().may_go(job, name, now))
+                names.push_back(name);
+        return names;
+    }
+    void ask(Site& x, OfferRounds& rounds, const Job& job) {
+        const std::vector<std::string> names = may_ask(x, job);
+        if (names.empty()) {
+            std::vector<std::string> connected;
+            for (const auto& [name, site] : sites)
+                if (name != x.name && is_up(x.name, name)) connected.push_back(name);
+            if (const Reason rests = x.w.market->site_rests(job, connected, now); !rests.empty())
+                x.w.market->say_of_sites(job.id(), rests);
+            return rounds.later(job.id(), now);
+        }
+        SiteAsk question{rounds.begin(job.id(), names, x.w.market->site_wish(job, now), now),
+                         job.id(), job.record.report.user, told_to_sites(job.record.report.terms),
+                         &rounds == &x.waiting ? Nanos::from_s(15) : Nanos{}};
+        for (const std::string& name : names)
+            say(x.name, name, [this, &x, name, question] {
+                Site& there = at(name);
+                const SiteOffer offer = there.w.market->offer(
+                    {x.name, account(x.name), &there.terms, 12 * 60}, question, there.w.now);
+                say(name, x.name, [this, &x, name, offer] {
+                    (void)(x.waiting.answer(name, offer, now) ||
+                           x.running.answer(name, offer, now));
+                });
+            });
+    }
+    void give(Site& x, OfferRounds& rounds, const Job& job, const OfferRounds::Answer& best) {
+        const bool waits = &rounds == &x.waiting;
+        if (waits && !SiteMoves::waits(job)) return;
+        const Gain gain{now, best.site, x.w.market->site_wish(job, now).move.value_or(SiteMove{}),
+                        *best.offer, job.phase() == JobPhase::running};
+        const JobId id = job.id();
+        const Status goes = waits && job.phase() == JobPhase::waiting
+                                ? x.w.market->lend(id, best.site, now)
+                                : x.w.market->move_for_gain(id, best.site, *best.offer, now);
+        if (!goes) return;
+        x.running.begin_anew(id, now);
+        if (decided) decided(x, id, gain);
+    }
+    void end_rounds(Site& x, OfferRounds& rounds) {
+        rounds.tick(now);
+        for (const JobId& id : rounds.take_ended()) {
+            const Job* const job = x.w.market->find(id);
+            const OfferRounds::Round* const round = rounds.of(id);
+            if (!job || !round || round->is_open) continue;
+            if (round->chosen)
+                give(x, rounds, *job, round->answers[*round->chosen]);
+            else if (round->wish.move)
+                x.w.market->say_of_sites(id, SiteMoves::no_gain(*round));
+        }
+    }
+    void desk(Site& x) {
+        for (const auto& [id, job] : x.w.market->jobs()) {
+            const JobReport& r = job.record.report;
+            if (SiteMoves::could_wait(job))
+                x.waiting.note(id, r.uid, r.terms, now);
+            else
+                x.waiting.forget(id);
+            if (SiteMoves::could_gain(job))
+                x.running.note(id, r.uid, r.terms, now);
+            else if (!is_on_its_way(job))
+                x.running.forget(id);
+        }
+        end_rounds(x, x.waiting);
+        end_rounds(x, x.running);
+        while (const auto id = x.waiting.due(now)) {
+            const Job* const job = x.w.market->find(*id);
+            if (!job)
+                x.waiting.forget(*id);
+            else if (!SiteMoves::waits(*job) || job->record.order)
+                x.waiting.later(*id, now);
+            else
+                ask(x, x.waiting, *job);
+        }
+        while (!x.waiting.has_due(now)) {
+            const auto id = x.running.due(now);
+            if (!id) break;
+            const Job* const job = x.w.market->find(*id);
+            if (!job) {
+                x.running.forget(*id);
+            } else if (!SiteMoves::may_gain(*job) || !x.w.market->lent().may_move(*job)) {
+                x.running.later(*id, now);
+            } else if (!is_lent(*job)) {
+                ask(x, x.running, *job);
+            } else {
+                SiteOffer offer = x.w.market->offer_home(*job, now);
+                offer.number = x.running.begin(*id, {""}, x.w.market->site_wish(*job, now), now);
+                (void)x.running.answer("", offer, now);
+                end_rounds(x, x.running);
+            }
+        }
+    }
+
+    // -- time
+
+    void come_home(Site& x) {
+        for (auto& [id, job] : x.w.jobs) {
+            JobReport& r = job.report;
+            const bool is_away = r.phase == JobPhase::frozen && !r.in_place && !job.doing &&
+                                 !of_site(r.where).site.empty();
+            if (!is_away) {
+                x.frozen_since.erase(id);
+            } else if (x.frozen_since.try_emplace(id, now).first->second + Nanos::from_s(2) < now) {
+                r.where = id.home;
+                r.stay_run = r.stats.run_time;
+                r.epoch = r.epoch.next();
+                x.w.tell(job);
+            }
+        }
+    }
+    void note_changes(Site& x) {
+        for (const auto& [id, job] : x.w.jobs) {
+            const JobReport& r = job.report;
+            if (r.phase != JobPhase::running && r.phase != JobPhase::frozen) continue;
+            const std::string site(of_site(r.where).site);
+            std::vector<Change>& all = changes[x.name][id];
+            if ((all.empty() ? std::string() : all.back().to) != site) all.push_back({now, site});
+        }
+    }
+    void step(Nanos span = Nanos::from_s(1)) {
+        for (auto& [way, words] : ways)
+            while (!words.empty() && words.front().first <= now) {
+                const auto word = std::move(words.front().second);
+                words.pop_front();
+                word();
+            }
+        now = now + span;
+        for (auto& [name, site] : sites) {
+            come_home(site);
+            site.w.run_until(now);
+            note_changes(site);
+            desk(site);
+        }
+    }
+    void run(Nanos span) {
+        for (const Nanos end = now + span; now < end;) step();
+    }
+
+    JobId submit(const std::string& site, int64_t price, Nanos work, const SiteWish& wish,
+                 const char* home = "n1") {
+        World& w = at(site).w;
+        const JobId id = w.submit(home, price, work);
+        if (!wish.names.empty()) {
+            w.jobs.at(id).report.terms.sites = wish;
+            w.tell(w.jobs.at(id));
+        }
+        return id;
+    }
+    void set_owner(const std::string& site, const NodeName& node, bool on, int64_t reserve) {
+        ProviderReport r = at(site).w.providers.at(node);
+        r.on_market = on;
+        r.reserve = Money::units(reserve);
+        at(site).w.set_provider(r);
+    }
+    std::string where(const std::string& site, const JobId& id) { return at(site).w.where(id); }
+};
+
+}  // namespace souk::market
