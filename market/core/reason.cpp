@@ -310,6 +310,9 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "(docs/ledger.md)"},
     {user_hours, "user_hours", "{user} may run jobs {cause} alone, by the market's clock",
      "the hours of its user or project (marketctl user show); it goes on when they begin"},
+    {site_owes, "site_owes", "site {cause} owes as much as it may",
+     "the credit in that peer's terms (souk peer terms); its jobs go home, and come again when it "
+     "has paid (souk peer settle)"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -349,7 +352,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == user_hours,
+static_assert(in_order() && reason_words.back().code == site_owes,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

@@ -158,6 +158,7 @@ enum class ReasonCode : uint16_t {
     at_site,       // another site has it
     account_full,  // the books hold no more use by its user
     user_hours,    // it is outside of its user's hours
+    site_owes,     // its site owes as much as it may
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,
