@@ -15,7 +15,8 @@ SOUK_FIELDS(wire::Hello,  //
             field("address", &wire::Hello::address, rule::address),
             field("answers", &wire::Hello::answers), field("tickets", &wire::Hello::tickets),
             field("program", &wire::Hello::program, rule::name),
-            field("site", &wire::Hello::site, rule::name), field("sites", &wire::Hello::sites));
+            field("site", &wire::Hello::site, rule::name), field("sites", &wire::Hello::sites),
+            field("knows", &wire::Hello::knows));
 
 SOUK_FIELDS(wire::Welcome, field("version", &wire::Welcome::version),
             field("name", &wire::Welcome::name, rule::name),

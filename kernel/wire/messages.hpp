@@ -43,6 +43,7 @@ struct Hello {
     // An agent knows peer_sites, and the market of a peer takes jobs of another site; older
     // versions end the connection at such words.
     bool sites = false;
+    uint32_t knows = 0;  // the market of a peer: as Welcome::knows
     bool operator==(const Hello&) const = default;
 };
 struct Welcome {

@@ -207,6 +207,9 @@ Reason Admission::why(const User& user, const Job& job, Job::Held held, bool spe
     const UserLimits& limits = user.record.limits;
     if (user.is_empty) return Reason(ReasonCode::account_empty).with(Figure::user, called(user));
     if (user.is_full) return Reason(ReasonCode::account_full).with(Figure::user, called(user));
+    if (user.owes)
+        return Reason(ReasonCode::site_owes)
+            .with(Figure::cause, std::string(of_site(job.id().home).site));
     if (user.is_closed)
         return Reason(ReasonCode::user_hours)
             .with(Figure::user, called(user))

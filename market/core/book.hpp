@@ -119,9 +119,9 @@ class Book {
     // Null: it is finished, or there is none.
     Job* job_of(JobKey key) const { return job_by_key_.find(key.n); }
     Node* node_of(ProviderKey key) const { return node_by_key_.find(key.n); }
-    // All that it may spend today is spent, or its account is empty or full.
+    // All that it may spend today is spent, or its account is empty or full, or owes too much.
     bool day_is_spent(const User& user) const {
-        return user.is_empty || user.is_full ||
+        return user.is_empty || user.is_full || user.owes ||
                (user.record.ended_day >= 0 && user.record.ended_day == meta_.day);
     }
     // The user's jobs wait, whatever they bid.

@@ -37,7 +37,7 @@ bool number(std::string_view text, T& to) {
 }
 
 std::optional<Receipt::Kind> kind_of(std::string_view text) {
-    for (int k = int{1}; k <= static_cast<int>(Receipt::Kind::broken); ++k)
+    for (int k = int{1}; k <= static_cast<int>(Receipt::Kind::settlement); ++k)
         if (const auto kind = static_cast<Receipt::Kind>(k); text == to_string(kind)) return kind;
     return std::nullopt;
 }

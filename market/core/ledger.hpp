@@ -67,7 +67,8 @@ struct Receipt {
     // opening: brought forward from before there was a ledger; those behind it move money:
     // expiry is what an allowance leaves at its end, refund what a guest pays beside its price to
     // an owner to whom it has made a promise be missed, broken what a user gets back since a
-    // deadline that was promised to a job was missed (the note has the cause)
+    // deadline that was promised to a job was missed (the note has the cause), settlement what
+    // another site has paid this one, or this one to it, outside of both markets
     enum class Kind : uint8_t {
         use = 1,
         opening,
@@ -78,7 +79,8 @@ struct Receipt {
         allowance,
         expiry,
         refund,
-        broken
+        broken,
+        settlement
     };
     uint64_t seq = 0;  // 1, 2, ... without a gap
     Kind kind = Kind::use;

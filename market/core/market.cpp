@@ -53,6 +53,7 @@ Market::Market(MarketOptions options)
                  suspended_, explain_, reports_, settling_, lent_, work_),
       guests_(book_),
       moves_(context_, solver_, run_times_, lent_),
+      credit_(book_, ledger_, work_),
       reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_,
                     run_times_),
       operators_(context_, trace_, book_, places_, solver_, notes_, billing_, funds_, allocation_,
@@ -298,7 +299,8 @@ Nanos Market::next_call() const {
     if (work_.is_due() || allocation_.outside().is_adopted()) return {0};
     Nanos next = settling() ? settling_.end() : solver_.next_wake();
     next = std::min({next, alarms_.next(), days_.next(), explain_.next_call(), prices_.next_call(),
-                     notes_.next(), reports_.next_ask(), reservations_.next(), lent_.next()});
+                     notes_.next(), reports_.next_ask(), reservations_.next(), lent_.next(),
+                     credit_.next()});
     if (!book_.nodes().empty()) next = std::min(next, bids_.next_sample());
     if (!admission_.limited().empty())
         next = std::min({next, admission_.next(), funds_.next_hours(),
@@ -349,7 +351,16 @@ Result<uint32_t> Market::set_member(const std::string& project, std::optional<ui
 
 Result<Money> Market::move_money(const MoneyOrder& order, uint32_t uid, Nanos now) {
     trace_.heard(Input::move_money, {}, order.node, order.user);
+    credit_.changed();
     return funds_.move_money(order, uid, now);
+}
+
+Status Market::settle_site(uint32_t account, const std::string& site, Money paid,
+                           const std::string& note, uint32_t uid, Nanos now) {
+    trace_.heard(Input::move_money, {}, {}, site);
+    TRY(funds_.settle_site(account, site, paid, note, uid, now));
+    credit_.changed();
+    return {};
 }
 
 Result<Money> Market::promise_missed(const NodeName& node, const JobId& id,
@@ -405,6 +416,7 @@ SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos 
     const Job* const known = book_.find({site.name + ":" + ask.job.home, ask.job.seq});
     if (known && known->phase() != JobPhase::finished)
         return no({CauseCode::not_possible, "the job is here"});
+    if (souk::Cause why = credit_.why_not(site.name, now); !why.empty()) return no(std::move(why));
     const auto quote = quote_for_site(t, now);
     if (!quote) return no({CauseCode::not_possible, quote.error().message});
     const Quote::Place& place = quote->places.front();
@@ -519,6 +531,11 @@ Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos
     const bool comes = before || !book_.find(report.id);
     TRY_ASSIGN(JobReport heard,
                guests_.heard(site, report, reservations_.cpus_offered(kept, now), comes));
+    if (comes) {
+        if (const auto why = credit_.why_not(site.name, now); !why.empty())
+            return fail(why.code, why);
+        credit_.changed();
+    }
     // One that runs elsewhere is taken only if it has a place at once, or it would lose its turn to
     // come.
     if (heard.phase == JobPhase::frozen && comes) TRY(quote_for_site(heard.terms, now));
@@ -643,6 +660,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     funds_.begin_day(now);
     funds_.end_days(now);
     funds_.look_at_hours(now);
+    credit_.look(now);
     while (Job* const job = alarms_.take_due(now)) reports_.alarm(*job, now);
     end_settling(now);
     places_.resources().forget_names();

@@ -37,6 +37,7 @@
 //   Billing        run time, charges and receipts of jobs
 //   UserFunds      what users may spend and where their money comes from
 //   Ledger         receipts and balances
+//   SiteCredit     what peers owe, and how far they may
 //   Bidding        what jobs bid, and the history of prices
 //   PricesInForce  what running jobs pay
 //   Operators      what people order about jobs and nodes
@@ -79,6 +80,7 @@
 #include "market/core/room_claims.hpp"
 #include "market/core/run_times.hpp"
 #include "market/core/settling.hpp"
+#include "market/core/site_credit.hpp"
 #include "market/core/site_guests.hpp"
 #include "market/core/site_moves.hpp"
 #include "market/core/site_offer.hpp"
@@ -244,6 +246,13 @@ class Market {
     // That site reports a job of its own. Errors, which it is told: the job does not come.
     Status site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos now);
     Status site_failed(const std::string& site, const OrderFailed& failed, Nanos now);
+    // Says what peers owe, and how far they may.
+    SiteCredit& credit() { return credit_; }
+    const SiteCredit& credit() const { return credit_; }
+    // A peer has paid this site that (below 0: this one has paid it), both operators say: into, or
+    // out of, its account. `uid`: whose word it was here. Errors: no account holds that.
+    Status settle_site(uint32_t account, const std::string& site, Money paid,
+                       const std::string& note, uint32_t uid, Nanos now);
     // The market of that site is connected, or is not any more.
     void site_up(const std::string& site, Nanos now);
     void site_down(const std::string& site, Nanos now);
@@ -380,6 +389,7 @@ class Market {
     LentJobs lent_;
     Placement placement_;
     SiteGuests guests_;
+    SiteCredit credit_;
     RunTimes run_times_;
     SiteMoves moves_;
     Reservations reservations_;

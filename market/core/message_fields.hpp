@@ -6,6 +6,7 @@
 #include "market/core/messages.hpp"
 #include "market/core/needs.hpp"
 #include "market/core/site_offer.hpp"
+#include "market/core/site_settlement.hpp"
 #include "market/core/site_terms.hpp"
 #include "market/core/ticket.hpp"
 #include "market/core/types.hpp"
@@ -238,7 +239,8 @@ SOUK_FIELDS(SiteTerms,  //
             field("projects", &SiteTerms::projects, site_names_rule),
             field("hours", &SiteTerms::hours,
                   rule::text(TextRule::line, SiteTerms::hours_bytes_max)),
-            field("least", &SiteTerms::least, rule::price));
+            field("least", &SiteTerms::least, rule::price),
+            optional("credit", &SiteTerms::credit, "given", 1, rule::price));
 
 SOUK_FIELDS(SiteAsk, field("number", &SiteAsk::number), field("job", &SiteAsk::job),
             field("user", &SiteAsk::user, rule::text(TextRule::label, rule::name_bytes_max)),
@@ -265,5 +267,28 @@ SOUK_FIELDS(SiteOrder, field("order", &SiteOrder::order, rule::required),
 SOUK_FIELDS(SiteNote, field("note", &SiteNote::note, rule::required), field("no", &SiteNote::no),
             part("no_code", &SiteNote::no, &Cause::code, cause_rule),
             field("number", &SiteNote::number, rule::count));
+
+// A hash of SHA-256, or nothing.
+inline constexpr Rule site_head_rule = rule::text(TextRule::line, 64);
+inline constexpr Rule site_note_rule = rule::text(TextRule::line, settlement_note_bytes_max);
+SOUK_FIELDS(SiteStatement, field("id", &SiteStatement::id, rule::count),
+            field("amount", &SiteStatement::amount, rule::amount),
+            field("note", &SiteStatement::note, site_note_rule),
+            field("withdrawn", &SiteStatement::withdrawn));
+
+SOUK_FIELDS(SiteAccount, field("entries", &SiteAccount::entries, rule::count),
+            field("head", &SiteAccount::head, site_head_rule),
+            field("owed", &SiteAccount::owed, rule::balance),
+            field("states", &SiteAccount::states, rule::unless_same),
+            field("answered", &SiteAccount::answered, rule::count),
+            field("confirmed", &SiteAccount::confirmed));
+
+SOUK_FIELDS(SiteSettlement, field("ours", &SiteSettlement::ours, rule::unless_same),
+            field("theirs", &SiteSettlement::theirs, rule::unless_same),
+            field("last", &SiteSettlement::last, rule::count),
+            field("answered", &SiteSettlement::answered, rule::count),
+            field("confirmed", &SiteSettlement::confirmed),
+            field("entries", &SiteSettlement::entries, rule::count),
+            field("head", &SiteSettlement::head, site_head_rule));
 
 }  // namespace souk

@@ -85,6 +85,7 @@ const char* to_string(Receipt::Kind kind) {
         case Receipt::Kind::expiry: return "expiry";
         case Receipt::Kind::refund: return "refund";
         case Receipt::Kind::broken: return "broken";
+        case Receipt::Kind::settlement: return "settlement";
     }
     MUST(false);
 }

@@ -320,6 +320,9 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
     {site_rests, "site_rests", "no other site is asked before {opens}",
      "srun --sites: it has moved between sites often, or its last stay there was short or came to "
      "nothing"},
+    {site_owes, "site_owes", "site {cause} owes as much as it may",
+     "the credit in that peer's terms (souk peer terms); its jobs go home, and come again when it "
+     "has paid (souk peer settle)"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -359,7 +362,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == site_rests,
+static_assert(in_order() && reason_words.back().code == site_owes,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

@@ -59,8 +59,13 @@ Result<SiteTerms> parse_site_terms(const std::vector<std::string>& words) {
             TRY_ASSIGN(terms.least, parse_money(value));
             if (terms.least < Money{} || terms.least > money_max)
                 return fail("least: no price per CPU-hour");
+        } else if (key == "credit") {
+            TRY_ASSIGN(terms.credit, parse_money(value));
+            if (*terms.credit < Money{} || *terms.credit > money_max)
+                return fail("credit: no amount that a site may owe");
         } else {
-            return fail("'" + word + "' is none of most-cpus, users, projects, hours and least");
+            return fail("'" + word +
+                        "' is none of most-cpus, users, projects, hours, least and credit");
         }
     }
     if (!terms.let_any() && terms != SiteTerms{})

@@ -4,6 +4,7 @@
 // words are told to the peer, for which they are a claim. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,8 @@ struct SiteTerms {
     std::vector<std::string> users, projects;
     std::string hours = {};  // in these (TimeFrames) of the local time of this site; empty: always
     Money least;             // per CPU-hour; nothing is offered below it
+    // That site may owe so much (SiteCredit); nullopt: without a bound.
+    std::optional<Money> credit = {};
     bool operator==(const SiteTerms&) const = default;
 
     bool let_any() const { return most_cpus > 0; }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "market/core/site_guests.hpp"
+
 namespace souk::market {
 
 namespace {
@@ -180,6 +182,11 @@ Result<Money> UserFunds::move_money(const MoneyOrder& o, uint32_t uid, Nanos now
     TRY(has_enough(o));
     const Receipt r = receipt_of(o, uid, now);
     TRY(stays_in_bounds(r));
+    book_movement(r);
+    return available(o);
+}
+
+void UserFunds::book_movement(const Receipt& r) {
     ledger_.post(r);
     for (const Posting& p : postings(r)) {
         const auto user = book_.users().find(p.holder.uid);
@@ -189,7 +196,22 @@ Result<Money> UserFunds::move_money(const MoneyOrder& o, uint32_t uid, Nanos now
         days_.changed(p.holder.uid);
     }
     work_.decide();
-    return available(o);
+}
+
+Status UserFunds::settle_site(uint32_t account, const std::string& site, Money paid,
+                              const std::string& note, uint32_t uid, Nanos now) {
+    begin_day(now);
+    Receipt r;
+    r.kind = Receipt::Kind::settlement;
+    r.from = r.to = context_.unix(now);
+    r.uid = account;
+    r.user = site;
+    r.by = uid;
+    r.note = note;
+    r.paid = Money{-paid.micro};
+    TRY(stays_in_bounds(r));
+    book_movement(r);
+    return {};
 }
 
 // Refunds are due once in a stay and as a share of what the job has paid there, so a node that
@@ -197,7 +219,8 @@ Result<Money> UserFunds::move_money(const MoneyOrder& o, uint32_t uid, Nanos now
 Result<Money> UserFunds::promise_missed(const NodeName& node, const JobId& id,
                                         const std::string& promise, Nanos now) {
     Job* const job = book_.find(id);
-    if (context_.options.refund_permille <= 0 || !job) return Money{};
+    // A peer's books would not have it.
+    if (context_.options.refund_permille <= 0 || !job || is_of_site(id)) return Money{};
     begin_day(now);
     billing_.account_running(*job, now);
     auto& stays = job->record.stays;

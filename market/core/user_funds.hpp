@@ -81,6 +81,10 @@ class UserFunds final : private UserDays::Homes {
     Nanos next_hours() const { return hours_at_; }
     bool may_look_at(uint32_t account, uint32_t uid) const;
     Result<Money> move_money(const MoneyOrder& order, uint32_t uid, Nanos now);
+    // Books what a peer has paid this site (below 0: what this one has paid it). Errors: an account
+    // would pass what it may hold or owe.
+    Status settle_site(uint32_t account, const std::string& site, Money paid,
+                       const std::string& note, uint32_t uid, Nanos now);
     // The deadline that was promised to the job was missed: a receipt says so, and gives its user
     // back what is due.
     void deadline_missed(Job& job, Nanos now);
@@ -109,6 +113,7 @@ class UserFunds final : private UserDays::Homes {
     Money room_in(const Holder& holder, Money more) const;
     Status stays_in_bounds(const Receipt& receipt) const;
     Receipt receipt_of(const MoneyOrder& order, uint32_t uid, Nanos now) const;
+    void book_movement(const Receipt& receipt);
 
     const MarketContext& context_;
     Book& book_;

@@ -95,6 +95,7 @@ struct User {
     bool is_empty = false;  // nothing is left of its account, until that gets more
     Money open;             // what its jobs are charged and no receipt has yet
     bool is_full = false;   // no more use can be charged to its account (room_for_use)
+    bool owes = false;      // it is a peer's account, which owes as much as it may (SiteCredit)
 
     TimeFrames frames = {};  // of record.limits.hours
     bool is_closed = false;  // it is outside of these now

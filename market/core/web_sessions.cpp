@@ -108,7 +108,7 @@ void WebSessions::end(const std::string& session, const Speaker& web) {
 Status web_may_ask(const std::string& verb, const std::vector<std::string>& args) {
     constexpr std::string_view shown[] = {"status", "list-jobs", "list-providers", "job",
                                           "why",    "story",     "account",        "receipts",
-                                          "report", "prices",    "statement"};
+                                          "report", "prices",    "statement",      "peer-list"};
     constexpr std::string_view orders[] = {"cancel", "move", "freeze", "thaw", "hold", "release"};
     const auto among = [&](const auto& verbs) {
         return std::find(std::begin(verbs), std::end(verbs), verb) != std::end(verbs);

@@ -34,6 +34,7 @@ struct Connection {
     bool answers = false;    // agent: it can be asked
     bool tickets = false;    // agent: it knows ticket_keys
     bool sites = false;      // agent: it knows peer_sites; site: it takes jobs and lends them
+    bool settles = false;    // site: it knows site_account
 };
 
 // An agent that listens on every address is where its connection comes from.

@@ -52,6 +52,7 @@ Result<MarketRecords::Read> MarketRecords::load() {
     TRY_ASSIGN(const auto ended, finished_->before(finished_->newest() + 1, 1'000));
     for (auto job = ended.rbegin(); job != ended.rend(); ++job) market_.learn(*job);
     usage_.emplace(state_.db(), state_);
+    sites_.emplace(state_.db(), state_);
     trim_usage();
     return Read{jobs, nodes};
 }
@@ -123,6 +124,7 @@ void MarketRecords::store(const std::vector<market::StoreOp>& ops) {
             state_.put(kind_account, account->holder.text(), wire::pack(*account));
         if (const auto* receipt = std::get_if<market::Receipt>(&op)) {
             book_->append(*receipt);
+            sites_->append(*receipt);
             sum_up(*receipt);
         }
         if (const auto* meta = std::get_if<market::MetaRecord>(&op))

@@ -13,6 +13,7 @@
 #include "market/daemon/step_taker.hpp"
 #include "market/store/finished.hpp"
 #include "market/store/receipts.hpp"
+#include "market/store/site_book.hpp"
 #include "market/store/usage.hpp"
 
 namespace souk {
@@ -49,6 +50,8 @@ class MarketRecords {
     FinishedJobs& finished() { return *finished_; }
     const FinishedJobs& finished() const { return *finished_; }
     UsageBook& usage() { return *usage_; }
+    SiteBook& sites() { return *sites_; }
+    const SiteBook& sites() const { return *sites_; }
 
     static Nanos calendar();  // what to add to the loop's time for Unix time
 
@@ -69,6 +72,7 @@ class MarketRecords {
     std::optional<ReceiptBook> book_;
     std::optional<FinishedJobs> finished_;
     std::optional<UsageBook> usage_;
+    std::optional<SiteBook> sites_;
     Timer trim_timer_, usage_timer_;
 };
 

@@ -48,6 +48,7 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       waits_(loop, market_, connections_),
       questions_(loop, market_, records_, connections_),
       sites_(loop, log, config, records_.state(), connections_, replies_, *this),
+      accounts_(loop, log, market_, records_, sites_, *this),
       offers_(loop, market_, sites_, connections_, records_.state(), *this),
       loans_(log, market_, records_, sites_, connections_, *this),
       web_(log, config, trust_, replies_),
@@ -62,7 +63,9 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
     TRY(daemon->web_.check_user());
     TRY(daemon->load());
     TRY(daemon->trust_.open());
+    TRY(daemon->accounts_.open());
     TRY(daemon->sites_.open(daemon->trust_.tls()));
+    daemon->accounts_.opened();
     daemon->records_.say_aside();
     TRY(daemon->connections_.listen(daemon->trust_.tls()));
     if (!daemon->trust_.tls())
@@ -160,10 +163,11 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
                                                           : wire::operator_to_market);
     connections_.send(
         number,
-        wire::Welcome{
-            wire::protocol_version, c.kind == Connection::Kind::site ? sites_.name() : config_.name,
-            c.kind == Connection::Kind::agent ? reachable(hello.address, c.host) : "", false, true,
-            unix_now(), version(), c.kind == Connection::Kind::site ? knows_loans : 0});
+        wire::Welcome{wire::protocol_version,
+                      c.kind == Connection::Kind::site ? sites_.name() : config_.name,
+                      c.kind == Connection::Kind::agent ? reachable(hello.address, c.host) : "",
+                      false, true, unix_now(), version(),
+                      c.kind == Connection::Kind::site ? knows_loans | knows_accounts : 0});
     if (c.kind != Connection::Kind::agent) return {};
     trust_.tell_lists(number);
     sites_.tell_agent(number);
@@ -256,7 +260,11 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
     request.uid = trust_.speaks_for(c, request);
     if (web_.answer(number, c, request)) return {};
     trust_.audit(c, request, false);
+    if (request.verb == "peer-settle")
+        return replies_.add(number, accounts_.settle(request)), Status();
     if (sites_.takes(number, request)) return {};
+    if (request.verb == "site-entries")
+        return replies_.add(number, accounts_.entries(request, {})), Status();
     if (Enrolment::takes(request.verb)) return trust_.question(number, c, request), Status();
     if (request.verb == "ledger-verify") return ledger_.verify(number, request), Status();
     if (request.verb == "backup") return ledger_.begin_backup(number, c, request), Status();
@@ -297,11 +305,14 @@ Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Fram
     if (f.type == wire::frame::site_ask) return offers_.asked(number, c, f);
     if (f.type == wire::frame::site_offer) return offers_.answered(c, f);
     if (LoanDesk::takes(f.type)) return loans_.heard(number, c, f);
+    if (f.type == wire::frame::site_account) return accounts_.heard(c, f);
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
     request.uid = MarketTrust::nobody;
     const size_t listed = market_.jobs().size() + market_.nodes().size();
-    return sites_.admits(number, c, request, listed) ? answer_at_once(number, c, request)
-                                                     : Status();
+    if (!sites_.admits(number, c, request, listed)) return {};
+    if (request.verb == "site-entries")
+        return replies_.add(number, accounts_.entries(request, c.node)), Status();
+    return answer_at_once(number, c, request);
 }
 
 // These are answered by what is known now; the answer leaves when that is durable.
@@ -357,6 +368,7 @@ void Marketd::drain() {
     waits_.close();
     questions_.close();
     offers_.close();
+    accounts_.close();
     sites_.close();
     program_.reset();
     connections_.finish();
@@ -399,6 +411,7 @@ void Marketd::step() {
     const bool more_quotes = quotes_.answer([this](const auto& asked) { quote(asked); }, Loop::now);
     // An answer may give a job away: that is told when it is stored, in the next step.
     loans_.tell();
+    accounts_.tell();
     const bool more_offers = offers_.answer();
     if (records_.finished().count() > config_.finished_max) records_.trim_finished();
     for (market::Send& s : out.send) held_.push_back(std::move(s));

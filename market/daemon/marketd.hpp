@@ -15,7 +15,7 @@
 //
 // It composes objects that each own their part, in the headers of their names: Connections,
 // MarketRecords, MarketTrust, LedgerKeeper, ReportDesk, OperatorWaits, NodeQuestions, Sites,
-// OfferDesk, LoanDesk, WebDesk, MarketFigures.
+// SiteAccounts, OfferDesk, LoanDesk, WebDesk, MarketFigures.
 #pragma once
 
 #include <memory>
@@ -42,6 +42,7 @@
 #include "market/daemon/offer_desk.hpp"
 #include "market/daemon/operator_waits.hpp"
 #include "market/daemon/report_desk.hpp"
+#include "market/daemon/site_accounts.hpp"
 #include "market/daemon/sites.hpp"
 #include "market/daemon/solver_program.hpp"
 #include "market/daemon/step_taker.hpp"
@@ -72,12 +73,21 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     void site_ended(uint64_t number, const Connection& c, const Error& error) override {
         sites_.ended(number, c, error);
     }
-    void site_up(const std::string& site) override { loans_.site_up(site); }
+    void site_up(const std::string& site) override {
+        loans_.site_up(site);
+        accounts_.site_up(site);
+    }
     void site_down(const std::string& site) override { loans_.site_down(site); }
+    void peer_known(const SitePeer& peer) override { accounts_.peer_known(peer); }
+    void peer_gone(const std::string& site) override { accounts_.peer_gone(site); }
+    void describe_peer(const std::string& site, bool money, JsonWriter& j) override {
+        accounts_.describe(site, money, j);
+    }
     bool knows_node(const std::string& name) const override { return market_.find_node(name); }
     bool knows_account(uint32_t uid) const override {
         return market_.users().contains(uid) ||
-               market_.ledger().accounts().contains(market::Holder::user(uid));
+               market_.ledger().accounts().contains(market::Holder::user(uid)) ||
+               records_.sites().has_book(uid).value_or(true);
     }
     Status greet(uint64_t number, Connection& c, const wire::Frame& frame);
     Status greet_agent(uint64_t number, Connection& c, const wire::Hello& hello);
@@ -113,6 +123,7 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     OperatorWaits waits_;
     NodeQuestions questions_;
     Sites sites_;
+    SiteAccounts accounts_;
     OfferDesk offers_;
     LoanDesk loans_;
     WebDesk web_;

@@ -37,8 +37,9 @@ bool is_of(const Connection& c, const std::string& site) {
 
 // The market of one site asks that of another for what anybody may see, and changes nothing.
 bool is_for_sites(std::string_view verb) {
-    constexpr std::string_view verbs[] = {
-        "status", "list-jobs", "list-providers", "reservations", "plan", "job", "why"};
+    constexpr std::string_view verbs[] = {"status",       "list-jobs",   "list-providers",
+                                          "reservations", "plan",        "job",
+                                          "why",          "site-entries"};
     return std::ranges::find(verbs, verb) != std::end(verbs);
 }
 
@@ -71,6 +72,7 @@ void write_terms(JsonWriter& j, const SiteTerms& terms) {
     list("projects", terms.projects);
     if (!terms.hours.empty()) j.field("hours", terms.hours);
     if (terms.least > Money{}) j.field("least", terms.least);
+    if (terms.credit) j.field("credit", *terms.credit);
     j.end_object();
 }
 
@@ -111,6 +113,7 @@ Status Sites::open(wire::Tls* tls) {
             peer.record.account = free_account();
             state_.put(kind_peer, site, wire::pack(peer.record));
         }
+    for (const auto& [site, peer] : peers_) listener_.peer_known(peer.record);
     know();
     return {};
 }
@@ -193,6 +196,7 @@ Status Sites::connected(Peer& peer, Result<Fd> socket) {
     hello.role = wire::Role::site;
     hello.site = name_;
     hello.sites = true;
+    hello.knows = knows_accounts;
     connections_.send(number, hello);
     return {};
 }
@@ -234,6 +238,7 @@ Status Sites::greet(uint64_t number, Connection& c, const wire::Hello& hello) {
     const bool was_connected = peer.connected();
     c.kind = Connection::Kind::site;
     c.sites = hello.sites;
+    c.settles = (hello.knows & knows_accounts) != 0;
     c.node = peer.record.name;
     peer.came = number;
     changed(peer, was_connected);
@@ -260,6 +265,7 @@ Status Sites::welcomed(uint64_t number, Connection& c, const wire::Frame& f) {
     const bool was_connected = peer.connected();
     c.kind = Connection::Kind::site;
     c.sites = (welcome.knows & knows_loans) != 0;
+    c.settles = (welcome.knows & knows_accounts) != 0;
     c.channel->allow(site_to_caller);
     peer.called = number;
     peer.called_at = Loop::now();
@@ -368,7 +374,11 @@ bool Sites::takes(uint64_t number, wire::CtlRequest& request) {
     const auto site = foreign(request);
     if (!site) return refuse(number, request, site.error());
     if (site->empty()) return false;
-    const Status passed = pass(number, *site, request);
+    // The other market shows all that is between the sites, and this one's users are not its.
+    const Status passed =
+        request.verb == "site-entries" && request.uid != 0
+            ? fail(CauseCode::not_allowed, "only root may see what sites owe each other")
+            : pass(number, *site, request);
     if (!passed) refuse(number, request, passed.error());
     return true;
 }
@@ -461,6 +471,12 @@ bool Sites::lends(const std::string& site) const {
            connections_.at(it->second.way()).sites;
 }
 
+bool Sites::settles(const std::string& site) const {
+    const auto it = peers_.find(site);
+    return it != peers_.end() && it->second.connected() && connections_.has(it->second.way()) &&
+           connections_.at(it->second.way()).settles;
+}
+
 std::vector<std::string> Sites::that_let_come(const SiteWish& wish) const {
     std::vector<std::string> sites;
     for (const auto& [site, peer] : peers_)
@@ -478,6 +494,7 @@ Result<std::string> Sites::set_terms(const std::vector<std::string>& args) {
     SitePeer& record = it->second.record;
     record.terms = terms;
     state_.put(kind_peer, record.name, wire::pack(record));
+    listener_.peer_known(record);
     log_.notice("terms of a peer are set", {{"site", record.name},
                                             {"most_cpus", static_cast<int64_t>(terms.most_cpus)},
                                             {"least", format_money(terms.least)}});
@@ -493,7 +510,7 @@ Result<std::string> Sites::set_terms(const std::vector<std::string>& args) {
 // ---- what operators say of peers
 
 Result<std::string> Sites::answer(const wire::CtlRequest& request) {
-    if (request.verb == "peer-list") return list();
+    if (request.verb == "peer-list") return list(request.uid == 0);
     if (request.verb != "peer-add" && request.verb != "peer-remove" && request.verb != "peer-terms")
         return fail("the market does not know the verb '" + request.verb + "'");
     if (request.uid != 0)
@@ -555,6 +572,7 @@ Result<std::string> Sites::add(const std::vector<std::string>& args) {
             again->second.pause.reset();
         } else {
             known(record);
+            listener_.peer_known(record);
             know();
         }
         if (Peer& peer = peers_.at(record.name); !peer.called) call(record.name);
@@ -578,6 +596,7 @@ Result<std::string> Sites::remove(const std::vector<std::string>& args) {
         for (const auto& [number, c] : connections_.all())
             if (is_of(c, site)) numbers.push_back(number);
         peers_.erase(gone);
+        listener_.peer_gone(site);
         know();
         listener_.site_down(site);
         for (const uint64_t number : numbers)
@@ -589,7 +608,7 @@ Result<std::string> Sites::remove(const std::vector<std::string>& args) {
     return j.take();
 }
 
-std::string Sites::list() const {
+std::string Sites::list(bool money) const {
     JsonWriter j;
     j.begin_object().field("site", name_).field("root", root_).field("listen", config_.listen);
     j.key("peers").begin_array();
@@ -605,6 +624,7 @@ std::string Sites::list() const {
         j.field("asked_it", peer.passed)
             .field("it_asked", peer.asked)
             .field("refused", peer.refused);
+        listener_.describe_peer(site, money, j);
         j.end_object();
     }
     return j.end_array().end_object().take();

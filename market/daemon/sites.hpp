@@ -26,6 +26,8 @@
 
 namespace souk {
 
+class JsonWriter;
+
 // Marketd hears by this of peers that come and go.
 class SiteListener {
   public:
@@ -35,10 +37,17 @@ class SiteListener {
     // Whether that user has money, or has had some, in this market.
     virtual bool knows_account(uint32_t uid) const = 0;
     virtual bool knows_node(const std::string& name) const = 0;
+    // There is that peer, or its terms have changed; or there is none of that name any more.
+    virtual void peer_known(const SitePeer& peer) = 0;
+    virtual void peer_gone(const std::string& site) = 0;
+    // Writes keys and values of an open JSON object, for each of the peers in turn: what is between
+    // the two sites. `money`: the asker may see that, too.
+    virtual void describe_peer(const std::string& site, bool money, JsonWriter& j) = 0;
 };
 
-// Welcome::knows of a market: jobs may be given to it.
-inline constexpr uint32_t knows_loans = 1;
+// Welcome::knows of a market, and Hello::knows: jobs may be given to it; it says and hears what the
+// two owe each other.
+inline constexpr uint32_t knows_loans = 1, knows_accounts = 2;
 
 class Sites {
   public:
@@ -88,6 +97,9 @@ class Sites {
     static constexpr int64_t plan_cost = 16;
     // It is connected, and knows the words of market/daemon/loan_desk.hpp.
     bool lends(const std::string& site) const;
+    // It is connected, and knows site_account.
+    bool settles(const std::string& site) const;
+    bool is_peer(const std::string& site) const { return peers_.contains(site); }
     // Counts what a peer wants of this market; `listed`: so many jobs and nodes are walked over.
     // False: it has wanted too much.
     bool charge(const std::string& site, int64_t questions, size_t listed);
@@ -129,7 +141,7 @@ class Sites {
     Result<std::string> add(const std::vector<std::string>& args);
     Result<std::string> remove(const std::vector<std::string>& args);
     Result<std::string> set_terms(const std::vector<std::string>& args);
-    std::string list() const;
+    std::string list(bool money) const;
     Status may_add(const std::string& name, const std::string& root) const;
     Status pass(uint64_t number, const std::string& site, const wire::CtlRequest& request);
     bool refuse(uint64_t number, const wire::CtlRequest& request, const Error& why);

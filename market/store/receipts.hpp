@@ -14,6 +14,7 @@
 
 #include "kernel/sys/store/statedb.hpp"
 #include "market/core/ledger.hpp"
+#include "market/core/receipt_mark.hpp"
 
 namespace souk {
 
@@ -26,16 +27,6 @@ inline constexpr const char *kind_job = "job", *kind_node = "node", *kind_accoun
                             *kind_meta = "meta", *kind_receipt = "receipt", *kind_user = "user",
                             *kind_price = "price", *kind_finished = "finished",
                             *kind_finished_id = "finished-id", *kind_finished_of = "finished-of";
-
-// Marks a receipt by its number and its hash. Another party that has seen the newest receipt keeps
-// such a mark.
-struct ReceiptMark {
-    uint64_t seq = 0;  // 0: none
-    std::string head;
-    std::string text() const;
-    bool operator==(const ReceiptMark&) const = default;
-};
-Result<ReceiptMark> parse_receipt_mark(std::string_view text);
 
 class ReceiptBook {
   public:

@@ -37,6 +37,7 @@ namespace wire {
 SOUK_RECORD_CODEC(trust::TokenRecord, pb__join_token)
 SOUK_RECORD_CODEC(Member, pb__member)
 SOUK_RECORD_CODEC(SitePeer, pb__site_peer)
+SOUK_RECORD_CODEC(SiteSettlement, pb__peer_settlement)
 
 }  // namespace wire
 }  // namespace souk

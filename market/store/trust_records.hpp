@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // These records say who may join the market and who has (join tokens, and the keys that the market
-// has certified), and which other sites are its peers.
+// has certified), which other sites are its peers, and what is open between it and each.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "kernel/trust/token.hpp"
 #include "kernel/wire/codec.hpp"
+#include "market/core/site_settlement.hpp"
 #include "market/core/site_terms.hpp"
 
 namespace souk {
@@ -42,12 +43,15 @@ namespace wire {
 std::string pack(const trust::TokenRecord& record);
 std::string pack(const Member& record);
 std::string pack(const SitePeer& record);
+std::string pack(const SiteSettlement& record);
 template <>
 Result<trust::TokenRecord> unpack<trust::TokenRecord>(std::string_view bytes);
 template <>
 Result<Member> unpack<Member>(std::string_view bytes);
 template <>
 Result<SitePeer> unpack<SitePeer>(std::string_view bytes);
+template <>
+Result<SiteSettlement> unpack<SiteSettlement>(std::string_view bytes);
 
 }  // namespace wire
 }  // namespace souk

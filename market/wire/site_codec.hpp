@@ -4,6 +4,7 @@
 #pragma once
 
 #include "market/core/site_offer.hpp"
+#include "market/core/site_settlement.hpp"
 #include "market/core/site_terms.hpp"
 #include "market/wire/codec.hpp"
 
@@ -17,7 +18,8 @@ namespace souk::wire {
     X(SiteJob, site_job, 44, report_bytes)            \
     X(SiteFailed, site_failed, 45, small_bytes)       \
     X(SiteOrder, site_order, 46, small_bytes)         \
-    X(SiteNote, site_note, 47, small_bytes)
+    X(SiteNote, site_note, 47, small_bytes)           \
+    X(SiteAccount, site_account, 48, small_bytes)
 // clang-format on
 
 SOUK_SITE_WORDS(SOUK_WIRE_DECLARE)
@@ -38,7 +40,8 @@ constexpr uint32_t marketd_words(FrameType type) {
     X(site, site_job, none, "a job of its own that it wants to run here, or that does") \
     X(site, site_failed, none, "orders for such jobs") \
     X(site, site_order, none, "a job from here that was given to it") \
-    X(site, site_note, none, "such a job")
+    X(site, site_note, none, "such a job") \
+    X(site, site_account, none, "what the two owe each other, and what it has paid")
 // clang-format on
 SOUK_WIRE_ALLOWED(site_to_market, marketd_words, SOUK_SITE_TO_MARKET)
 

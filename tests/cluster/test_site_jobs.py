@@ -3,13 +3,16 @@
 own root of trust, whose nodes reach each other over one wire. What is given away waits at home
 first, as its own site is full."""
 import contextlib
+import json
 import re
 import subprocess
 import time
 
 import pytest
 
+from codes import refused
 from conftest import LIMIT, Market, read_text, until
+from test_schemas import fits
 from test_sites import Site, ip, wire
 
 
@@ -213,3 +216,134 @@ def test_what_may_not_come_is_refused_and_waits_at_home(full):
     lab.market.tool("marketctl", "freeze", job.id)
     lab.market.until_job(job.id, "has come home",
                          lambda j: j["status"] == "suspend" and j["where"] == "n1", LIMIT * 2)
+
+
+def owes(site, peer, key="owes"):
+    return site.peers()[peer].get(key)
+
+
+def compare(site, peer, *words, status=0):
+    done = site.market.tool("marketctl", "--json", "ledger", "verify", "--peer", peer, *words,
+                            check=False)
+    assert done.returncode == status, done
+    return json.loads(done.stdout), done
+
+
+def payments(site):
+    return [r["paid"] for r in site.market.ctl("marketctl", "receipts")
+            if r["kind"] == "settlement"]
+
+
+def test_both_books_agree_and_a_payment_is_in_both_when_both_say_so(full, tmp_path):
+    lab, uni = full
+    job = lab.begin("sh", "-c", "echo begins; read x", stdin=subprocess.PIPE)
+    away(lab, job.id)
+    job.printed(1)
+    # while it runs its stay is open, on either side
+    for site, peer in ((lab, "uni"), (uni, "lab")):
+        assert compare(site, peer)[0]["differences"] == []
+    assert lab.peers()["uni"]["lent"] == 1 and uni.peers()["lab"]["guests"] == 1
+    board = lab.market.tool("mmon", "--once").stdout
+    assert "uni connected: 0 jobs of it here, 1 of ours there, we owe it " in board
+    time.sleep(2)  # so that it costs something
+    job.process.stdin.close()
+    assert job.wait() == 1
+    settled(lab, uni, job.id)
+    for site, peer in ((lab, "uni"), (uni, "lab")):
+        seen, _ = until("its stay is over in both books",
+                        lambda s=site, p=peer: compare(s, p) if compare(s, p)[0]["open"] == 0
+                        else None)
+        assert seen["stays"] >= 1 and seen["differences"] == []
+        fits("ledger-peer", seen)
+    due = owes(uni, "lab")
+    assert due > 0 and owes(lab, "uni") == pytest.approx(-due, rel=0.05)
+    until("each has the other's word", lambda: owes(lab, "uni", "owes_by_its_word") ==
+          pytest.approx(-due, rel=0.05) and owes(uni, "lab", "owes_by_its_word") ==
+          pytest.approx(due, rel=0.05))
+    fits("peers", json.loads(lab.market.tool("souk", "peer", "list", "--json").stdout))
+
+    def settle(site, *words, check=True):
+        return site.market.tool("souk", "peer", "settle", *words, check=check)
+    amount = f"{due:.6f}"
+    refused(settle(uni, "lab", "--confirm", amount, check=False), "not_found")
+    settle(lab, "uni", "--amount", amount, "--note", "invoice 7")
+    until("uni hears of it", lambda: uni.peers()["lab"].get("it_paid"))
+    assert "invoice 7" in uni.market.tool("souk", "peer", "status", "lab").stdout
+    assert owes(uni, "lab") == due and payments(lab) == payments(uni) == []
+    refused(settle(uni, "lab", "--confirm", "1", check=False), "invalid")
+    refused(settle(lab, "uni", "--amount", "1", check=False), "not_possible")
+    settle(uni, "lab", "--confirm", amount)
+    assert payments(uni) == [-due] and owes(uni, "lab") == pytest.approx(0, abs=1e-6)
+    until("lab has booked it", lambda: payments(lab) == [due])
+    assert "we_paid" not in lab.peers()["uni"]
+    lab.market.kill_daemon("market")
+    uni.market.kill_daemon("market")
+    lab.until_connected("uni")
+    uni.until_connected("lab")
+    assert payments(lab) == [due] and payments(uni) == [-due]
+    for site, peer in ((lab, "uni"), (uni, "lab")):
+        assert compare(site, peer)[0]["differences"] == []
+        site.market.tool("marketctl", "ledger", "verify")
+    # a statement that is refused, and one that is taken back
+    settle(lab, "uni", "--amount", "3")
+    until("uni hears of it", lambda: uni.peers()["lab"].get("it_paid"))
+    settle(uni, "lab", "--refuse")
+    until("lab hears no", lambda: "we_paid" not in lab.peers()["uni"])
+    settle(lab, "uni", "--amount", "4")
+    until("uni hears of it", lambda: uni.peers()["lab"].get("it_paid"))
+    settle(lab, "uni", "--withdraw")
+    until("it is gone", lambda: "it_paid" not in uni.peers()["lab"] and
+          "we_paid" not in lab.peers()["uni"])
+    assert payments(lab) == [due] and payments(uni) == [-due]
+    books_as_files(lab, uni, tmp_path)
+
+
+def books_as_files(lab, uni, tmp_path):
+    """The other's book in a file: as it is, and changed."""
+    text = uni.market.tool("marketctl", "ledger", "export", "lab").stdout
+    (tmp_path / "lab.book").write_text(text)
+    time.sleep(1)
+    assert compare(lab, "uni", "--file", tmp_path / "lab.book")[0]["differences"] == []
+    refused(uni.market.tool("marketctl", "ledger", "verify", "--peer", "lab", "--file",
+                            tmp_path / "lab.book", check=False), "invalid")
+    # what it has since told of cannot be dropped
+    page = json.loads(text.splitlines()[0])
+    page["entries"].pop()
+    page["at_unix_s"] += 1000  # so that nothing is open
+    (tmp_path / "short.book").write_text(json.dumps(page))
+    seen, done = compare(lab, "uni", "--file", tmp_path / "short.book", status=1)
+    assert any("changed or dropped" in line for line in seen["differences"]), seen
+    assert any("missing there" in line for line in seen["differences"]), seen
+    assert "differ in 2 places" in done.stderr, done
+    # nobody but root sees it
+    for words in (("ledger", "verify", "--peer", "uni"), ("ledger", "export", "uni")):
+        refused(lab.market.tool("marketctl", *words, user=12345, group=12345, check=False),
+                "not_allowed")
+    mine = json.loads(lab.market.tool("souk", "peer", "list", "--json", user=12345,
+                                      group=12345).stdout)["peers"][0]
+    assert "owes" not in mine and "lent" in mine
+
+
+def test_a_peer_that_owes_too_much_gets_its_jobs_back_and_may_come_again_when_it_has_paid(full):
+    lab, uni = full
+    job = lab.begin("python3", "-c", COUNT)
+    id = job.id
+    away(lab, id)
+    job.printed(5)
+    said = uni.terms("lab", "--most-cpus", "4", "--credit", "0").stdout
+    assert said == "jobs from site lab: at most 4 CPUs; may owe 0 at most\n"
+    until("lab hears of it", lambda: "credit" in lab.peers()["uni"]["told"])
+    lab.market.until_job(id, "has come home", lambda j: j["status"] == "suspend" and
+                         j["where"] == "n1", LIMIT * 2)
+    in_order(job)
+    other = lab.begin("sleep", "1000")
+    offers = lab.until_offered(other.id, "uni says why not",
+                               lambda o, by: "owes" in by.get("uni", {}).get("why", ""))
+    assert offers["offers"][0]["code"] == "not_allowed"
+    settled(lab, uni, id)
+    due = f"{owes(uni, 'lab') + 0.01:.6f}"
+    lab.market.tool("souk", "peer", "settle", "uni", "--amount", due)
+    until("uni hears of it", lambda: uni.peers()["lab"].get("it_paid"))
+    uni.market.tool("souk", "peer", "settle", "lab", "--confirm", due)
+    away(lab, other.id)
+    uni.terms("lab", "--most-cpus", "4")

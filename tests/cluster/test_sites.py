@@ -18,15 +18,14 @@ import pytest
 
 from codes import CAUSES, refused
 from conftest import BIN, LIMIT, Market, Standing, read_text, until
-from protobuf import MAGIC, decode, encode, frame
+from hostile_site import (ASK, ERROR, FAILED, JOB, NOTE, OFFER, ORDER, REPLY, REQUEST, TERMS,
+                          WELCOME, Hostile, hello, question, tries_money)
+from protobuf import decode, encode, frame
 from test_operators import elsewhere, made
 from test_schemas import fits
 
 NAMES = ("lab", "uni", "far")
 SLEEP = ("-p", "5", "--detach", "sleep", "1000")
-HELLO, WELCOME, ERROR, REQUEST, REPLY, TERMS, ASK, OFFER = 1, 2, 3, 5, 6, 40, 41, 42
-JOB, FAILED, ORDER, NOTE = 44, 45, 46, 47
-SITE = 5  # wire::Role
 
 
 class Site(Standing):
@@ -399,54 +398,6 @@ def test_a_silent_site_offers_nothing_and_holds_up_nobody(sites):
         site.until_connected(*(n for n in NAMES if n != site.name))
 
 
-class Hostile:
-    """A market that speaks for itself: the key and certificate are those of a real one."""
-
-    def __init__(self, site, towards):
-        self.site, self.towards = site, towards
-
-    def talk(self, say, answers=2):
-        """Sends these bytes, and returns the frames that come, and how it ended."""
-        identity = f"{self.site.market.run_dir}/state/market/identity"
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        chain = f"{identity}/whole.pem"
-        with open(chain, "w") as f:
-            f.write(read_text(f"{identity}/certificate.pem") + read_text(f"{identity}/root.pem"))
-        context.load_cert_chain(chain, f"{identity}/key.pem")
-
-        def conversation():
-            frames = []
-            with socket.create_connection((self.towards.address, 7070), LIMIT / 2) as raw:
-                with context.wrap_socket(raw) as s:
-                    s.sendall(say)
-                    while len(frames) < answers:
-                        if len(head := self.read(s, 8)) < 8:
-                            break
-                        length, kind, _ = struct.unpack("<IHH", head)
-                        body = self.read(s, length)
-                        if kind != TERMS:  # what it lets this site do
-                            frames.append((kind, decode(body)))
-            return frames
-        return self.site.market.in_netns("fabric", conversation)
-
-    @staticmethod
-    def read(s, count):
-        got = b""
-        while len(got) < count and (part := s.recv(count - len(got))):
-            got += part
-        return got
-
-
-def hello(site, role=SITE, node=None):
-    more = {4: node, 5: "192.0.2.66:7071"} if node else {}
-    return frame(HELLO, encode({1: float(MAGIC), 2: 2, 3: role, **more, 9: site}))
-
-
-def question(verb, *args, number=7):
-    return frame(REQUEST, encode({1: number, 3: verb, 4: list(args)}))
-
-
 def test_a_hostile_site_gets_what_anybody_may_see_and_nothing_else(sites):
     lab, uni = sites["lab"], sites["uni"]
     own = lab.submit()
@@ -454,6 +405,7 @@ def test_a_hostile_site_gets_what_anybody_may_see_and_nothing_else(sites):
     with stopped(uni):
         tries_all(Hostile(uni, lab), own)
         tries_jobs(Hostile(uni, lab), own)
+        tries_money(Hostile(uni, lab))
     assert lab.market.job(own)["status"] == "run"
     # the true market comes back
     lab.until_connected("uni")
@@ -477,6 +429,7 @@ def tries_all(hostile, own):
     for words in (("cancel", own), ("set", "solver", "greedy", "x"), ("dump",), ("backup", "/x"),
                   ("token-create", "n9", "home", "60"), ("node-list",), ("peer-add", "x", "-"),
                   ("peer-remove", "far"), ("peer-list",), ("peer-terms", "uni", "most-cpus=9"),
+                  ("peer-settle", "uni", "confirm", "1"), ("at", "far", "site-entries"),
                   ("at", "far", "list-jobs"),
                   ("job", "far:n1.1"), ("story", own), ("quote", "price=1"), ("web", "x", "status"),
                   ("transfer", "root", "1"), ("ledger-seen", "1", "x"), ("nonsense",)):
@@ -599,6 +552,9 @@ def test_a_market_whose_peer_lies_shows_a_line_and_goes_on(sites):
     lab, far = sites["lab"], sites["far"]
     lies = ["[", '{"a":' * 50 + "1", '[{"id": {"id": []}}]', "\x1b[2J", "null", '"x"', "[1, null]",
             "[" * 200_000 + "]" * 200_000]
+    entry = r'{"entries": ["%d\tuse\tfar:n1.1\tlab:n1\t1\t1\t1\t1\tfar\t0\t-"]}'
+    lies += ['{"entries": 7}', '{"entries": [[]]}', r'{"entries": ["1\tuse"]}']
+    lies += [entry % 1, entry % 2]
     identity = f"{far.market.run_dir}/state/market/identity"
     chain = f"{identity}/whole.pem"
     with open(chain, "w") as f:
@@ -631,7 +587,9 @@ def test_a_market_whose_peer_lies_shows_a_line_and_goes_on(sites):
     with stopped(far):
         def ask():
             while lies:
-                answers.append(lab.market.tool("marketctl", "-X", "far", "list-jobs", check=False))
+                words = (("ledger", "verify", "--peer", "far") if "entries" in lies[0] else
+                         ("-X", "far", "list-jobs"))
+                answers.append(lab.market.tool("marketctl", *words, check=False))
         asking = threading.Thread(target=ask, daemon=True)
         threads = threading.Thread(
             target=lambda: far.market.in_netns("fabric", liar), daemon=True)
@@ -646,6 +604,7 @@ def test_a_market_whose_peer_lies_shows_a_line_and_goes_on(sites):
         assert done.returncode in (0, 1), done
         assert "terminate" not in done.stderr, done
     assert sum(done.returncode == 1 for done in answers) >= count - 2
+    assert any("job far:n1.1 at lab:n1: missing here" in done.stdout for done in answers)
     assert lab.market.daemon("market")["pid"] > 0
     for site in sites.values():
         site.until_connected(*(n for n in NAMES if n != site.name))

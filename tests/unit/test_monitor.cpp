@@ -283,6 +283,25 @@ START_TEST(once_prints_all_there_is_and_no_control_character) {
 }
 END_TEST
 
+START_TEST(peers_are_one_line_and_who_owes_is_told_where_it_is_known) {
+    Seen seen = some();
+    View view = plain();
+    ck_assert(text_of(seen, view).find("sites:") == std::string::npos);
+    seen.peers = parse_json(R"([
+        {"site": "far", "connected": false, "guests": 0, "lent": 0},
+        {"site": "uni", "connected": true, "guests": 2, "lent": 1, "owes": -3.5}])");
+    ck_assert(once(seen, plain())
+                  .find("sites: far away: 0 jobs of it here, 0 of ours there; uni "
+                        "connected: 2 jobs of it here, 1 of ours there, we owe it "
+                        "3.5\n") != std::string::npos);
+    ck_assert_uint_eq(screen(seen, view, 24, 80).size(), 24);
+    seen.peers[1]["owes"] = 2;
+    seen.peers[1]["site"] = "u\x1b[2J";
+    const std::string text = once(seen, plain());
+    ck_assert(text.find("it owes us 2") != std::string::npos && text.find('\x1b') == text.npos);
+}
+END_TEST
+
 UNIT_SUITE(monitor, nodes_and_jobs_are_there_at_once_in_24_lines_of_80_characters,
            a_reason_is_cut_at_a_word_and_keeps_its_place_at_80_columns,
            no_reason_is_cut_within_a_number_whatever_the_width,
@@ -290,4 +309,5 @@ UNIT_SUITE(monitor, nodes_and_jobs_are_there_at_once_in_24_lines_of_80_character
            states_have_the_colours_of_the_pages, an_array_is_one_row_that_unfolds,
            jobs_and_moves_are_sorted_filtered_and_opened,
            what_is_chosen_stays_in_view_and_a_small_terminal_is_enough,
-           once_prints_all_there_is_and_no_control_character);
+           once_prints_all_there_is_and_no_control_character,
+           peers_are_one_line_and_who_owes_is_told_where_it_is_known);

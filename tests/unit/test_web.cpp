@@ -55,15 +55,20 @@ START_TEST(no_text_becomes_markup_and_no_text_leaves_its_address) {
     const Listed list{Json::array({job_row}), "", true},
         of_nodes{Json::array({node_row}), "", true};
     const Json status = parse_json(R"({"hostname": "<i>", "solver": "<i>", "warnings": ["<i>"]})");
+    const Json peer = parse_json(R"({"site": "<i>", "connected": true, "owes": "<i>"})");
     for (const Html& page :
          {job(job_row, why, story, "", 5), job(job_row, Json::object(), Json(), "<i>", 5),
           node(node_row, why, list, list),
           jobs(list, {"live", "<i>", "<i>", "<i>"}, {"<i>", "/<i>", "<i>"}),
           jobs(list, {"finish", "", "", ""}), nodes(of_nodes, {"<i>"}),
-          board(status, of_nodes, list, Json::array()), trouble("<i>", "<i>")}) {
+          board(status, of_nodes, list, Json::array(), Json::array({peer})),
+          trouble("<i>", "<i>")}) {
         ck_assert_msg(!has(page.str(), "<i>"), "%s", page.str().c_str());
         ck_assert(has(page.str(), "&lt;i&gt;"));
     }
+    ck_assert(has(board(status, of_nodes, list, Json::array(), Json::array({peer})).str(),
+                  "it owes us &lt;i&gt;"));
+    ck_assert(!has(board(status, of_nodes, list, Json::array()).str(), "Other sites"));
     ck_assert(!has(document("<i>", "<i>", "/", {}), "<i>"));
 }
 END_TEST

@@ -139,8 +139,9 @@ struct Dice {
 SAMPLE(Hello)
 const Role role = d.any(Role::agent, Role::site);
 const bool may_lack = role == Role::tool || role == Role::site;
-return {hello_magic, d.u32(),  role,        may_lack ? d.node_or_none() : d.node(),    d.address(),
-        d.flag(),    d.flag(), d.line(255), role == Role::site ? d.node() : d.line(64)};
+return {hello_magic, d.u32(),  role,        may_lack ? d.node_or_none() : d.node(),     d.address(),
+        d.flag(),    d.flag(), d.line(255), role == Role::site ? d.node() : d.line(64), d.flag(),
+        d.u32()};
 END SAMPLE(Welcome) return {d.u32(),    d.line(255), d.flag() ? d.address() : "",
                             d.flag(),   d.flag(),    {d.up_to(INT64_MAX / 4)},
                             d.line(255)};
@@ -269,11 +270,13 @@ v.peers.resize(r.below(50));
 for (auto& peer : v.peers) peer = {d.node(), d.address()};
 return v;
 END SAMPLE(NodeLost) return {d.node()};
-END SAMPLE(SiteTerms) return {static_cast<int32_t>(d.up_to(65'536)),
-                              d.places(),
-                              d.places(),
-                              d.line(),
-                              {d.up_to(money_max.micro)}};
+END SAMPLE(SiteTerms) return {
+    static_cast<int32_t>(d.up_to(65'536)),
+    d.places(),
+    d.places(),
+    d.line(),
+    {d.up_to(money_max.micro)},
+    d.flag() ? std::optional(Money{d.up_to(money_max.micro)}) : std::nullopt};
 END SAMPLE(SiteAsk) return {d.counter(), d.id(), d.node(), d.terms(), {d.up_to(INT64_MAX / 10)}};
 END SAMPLE(SiteOffer) return {d.counter(),
                               d.cause(),
@@ -290,6 +293,12 @@ END SAMPLE(SiteOrder) SiteOrder v{sample<Order>(r), d.counter()};
 return v;
 END SAMPLE(SiteNote) SiteNote v{sample<JobNote>(r), d.cause(), d.counter()};
 return v;
+END SAMPLE(SiteAccount) return {d.counter(),
+                                d.line(64),
+                                {d.up_to(INT64_MAX / 10)},
+                                {d.counter(), {d.up_to(INT64_MAX / 10)}, d.line(120), d.flag()},
+                                d.counter(),
+                                d.flag()};
 END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         d.epoch(),
                                         d.any(GuestVerb::query, GuestVerb::checkpoint),

@@ -18,7 +18,8 @@ namespace souk::tools::mmon {
 struct Seen {
     Json status = Json::object();
     Json nodes = Json::array(), jobs = Json::array(), prices = Json::array();
-    std::string trouble;  // why it is not fresh; empty: it is
+    Json peers = Json::array();  // of peer-list
+    std::string trouble;         // why it is not fresh; empty: it is
 };
 
 // All of them are on the screen at once, moves where there are some; keys go to one.

@@ -60,26 +60,6 @@ void name_fully(Json& value, const std::string& site, size_t depth = 0) {
     }
 }
 
-// Reads what another site has said: it may be anything. Too deep a nesting would end this program,
-// as what copies and prints values calls itself for each level.
-Result<Json> read_claim(const std::string& text) {
-    size_t depth = 0;
-    bool quoted = false;
-    for (size_t i = 0; i < text.size(); ++i) {
-        if (quoted && text[i] == '\\')
-            ++i;
-        else if (text[i] == '"')
-            quoted = !quoted;
-        else if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > depth_max)
-            return fail(CauseCode::invalid, "its answer is nested too deep");
-        else if (!quoted && (text[i] == ']' || text[i] == '}') && depth > 0)
-            --depth;
-    }
-    Json value = parse_json(text);
-    if (value.is_discarded()) return fail(CauseCode::invalid, "its answer is no JSON");
-    return value;
-}
-
 // All parts of one site's answer.
 Result<std::string> whole_answer(const Site& site, const CtlQuestion& question,
                                  const AskPart& ask) {
@@ -227,6 +207,26 @@ Status verdict_of(const std::vector<Site>& sites, const CtlQuestion& question) {
 }
 
 }  // namespace
+
+// Too deep a nesting would end this program, as what copies and prints values calls itself for each
+// level.
+Result<Json> read_claim(const std::string& text) {
+    size_t depth = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < text.size(); ++i) {
+        if (quoted && text[i] == '\\')
+            ++i;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        else if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > depth_max)
+            return fail(CauseCode::invalid, "its answer is nested too deep");
+        else if (!quoted && (text[i] == ']' || text[i] == '}') && depth > 0)
+            --depth;
+    }
+    Json value = parse_json(text);
+    if (value.is_discarded()) return fail(CauseCode::invalid, "its answer is no JSON");
+    return value;
+}
 
 Status ask_everywhere(const std::string& sites, CtlQuestion& question) {
     if (std::ranges::find(everywhere_verbs, question.verb) == std::end(everywhere_verbs) ||

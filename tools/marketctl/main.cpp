@@ -19,6 +19,7 @@
 #include "tools/marketctl/money.hpp"
 #include "tools/marketctl/output.hpp"
 #include "tools/marketctl/pay.hpp"
+#include "tools/marketctl/peer_books.hpp"
 #include "tools/marketctl/plan.hpp"
 #include "tools/marketctl/report.hpp"
 #include "tools/marketctl/user.hpp"
@@ -196,6 +197,9 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
     } else if (name == "decisions") {
         const std::string user = std::exchange(given.money.user, {});
         TRY_ASSIGN(question, decisions_question(words, given.decisions, user));
+    } else if (name == "ledger" && (!(given.money.peer + given.money.file).empty() ||
+                                    (!words.empty() && std::string_view(words[0]) == "export"))) {
+        TRY_ASSIGN(question, books_question(words, given.money.peer, given.money.file));
     } else if (name == "why-price") {
         TRY_ASSIGN(question, why_question(words, given.decisions));
     } else if (name == "why") {
@@ -275,7 +279,10 @@ const std::vector<VerbHelp> verbs_help = {
     {"set OPTION VALUE [WHY]",
      "how the market decides: solver, pricing, horizon, min-stay, quantum, moves-max, ... (root; "
      "'default': as configured)"},
-    {"ledger verify", "add up all receipts, and follow their chain of hashes"},
+    {"ledger verify",
+     "add up all receipts, and follow their chain of hashes; with --peer compare with the book of "
+     "another site"},
+    {"ledger export SITE", "the entries with another site, for its operator to compare (root)"},
     {"why JOB|NODE",
      "why a job waits or is where it is, what would help, why a node takes none ('why codes': all "
      "that can be said)"},
@@ -475,6 +482,13 @@ std::vector<Option> options_of(Given& given) {
          "with ledger verify --db: it must hold this receipt, which an agent has seen (pvdctl "
          "status)",
          set_text(money.seen)},
+        {0, "peer", "SITE",
+         "with ledger verify: name each difference from the book of that site (root)",
+         set_text(money.peer)},
+        {0, "file", "FILE",
+         "with ledger verify --peer: its book as marketctl ledger export has shown it there "
+         "(default: its market is asked)",
+         set_text(money.file)},
         {0, "dir", "DIR",
          "with restore: marketd's state directory (default: /var/lib/souk/marketd)",
          set_text(money.dir)}};

@@ -10,6 +10,7 @@
 #include "tools/common/job_state.hpp"
 #include "tools/common/program.hpp"
 #include "tools/common/table.hpp"
+#include "tools/marketctl/peer_books.hpp"
 #include "tools/marketctl/views.hpp"
 
 namespace souk::tools {
@@ -54,6 +55,8 @@ Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
     const bool restore = question.verb == "restore";
     if (!ledger && !(o.db + o.seen).empty())
         return fail(question.verb + ": --db and --seen are for ledger verify");
+    if (question.verb != books_verb && !(o.peer + o.file).empty())
+        return fail(question.verb + ": --peer and --file are for ledger verify");
     if (!restore && !o.dir.empty()) return fail(question.verb + ": --dir is for restore");
     if (ledger && o.db.empty() && !o.seen.empty()) return fail("ledger verify: --seen is for --db");
     if (ledger) question.verb = "ledger-verify";

@@ -9,7 +9,7 @@
 namespace souk::tools {
 
 struct MoneyOptions {
-    std::string job, user, provider, since, limit, db, state, seen, dir;
+    std::string job, user, provider, since, limit, db, state, seen, dir, peer, file;
 };
 
 // Seconds of "90m", "12h", "7d".

@@ -52,6 +52,9 @@ class Monitor {
         TRY_ASSIGN(fresh.nodes, parsed("list-providers", {}));
         TRY_ASSIGN(fresh.jobs, parsed("list-jobs", {"state=live"}));
         TRY_ASSIGN(fresh.prices, parsed("prices", {since, "360"}));
+        // A market of a version before knows no peers.
+        if (const auto sites = parsed("peer-list", {}); sites && sites->is_object())
+            fresh.peers = sites->value("peers", Json::array());
         seen_ = std::move(fresh);
         return {};
     }

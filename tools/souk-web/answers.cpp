@@ -120,7 +120,11 @@ PageAnswer show_board(Asker& asker, const Query& query) {
     if (!jobs) return away(jobs.error());
     const auto prices = price_rows(asker, 6 * 3'600, 60);
     if (!prices) return away(prices.error());
-    return {200, "Board", board(*status, *nodes, *jobs, *prices, {*open, "/", "?open="})};
+    // A market of a version before knows no peers.
+    const auto sites = asker.ask("peer-list", {});
+    const Json peers =
+        sites && sites->is_object() ? sites->value("peers", Json::array()) : Json::array();
+    return {200, "Board", board(*status, *nodes, *jobs, *prices, peers, {*open, "/", "?open="})};
 }
 
 PageAnswer show_nodes(Asker& asker, const Query& query) {

@@ -13,6 +13,7 @@
 #include "kernel/trust/site_card.hpp"
 #include "tools/common/ask.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/common/peer_rows.hpp"
 #include "tools/common/table.hpp"
 #include "tools/common/typed_options.hpp"
 #include "tools/souk/invite.hpp"
@@ -72,19 +73,13 @@ Status peer_add(const PeerWords& w) {
                         "connect: souk peer list");
 }
 
-std::string state_of(const Json& peer) {
-    if (!peer.value("connected", false)) return "away";
-    const bool there = peer.value("called", false), here = peer.value("calls", false);
-    return there && here ? "connected" : there ? "connected, called" : "connected, calls";
-}
-
 Status peer_list(const PeerWords& w) {
     TRY_ASSIGN(const Json known, ask_of_peers(w, "peer-list"));
     if (w.as_json) return tools::print(known.dump());
     tools::Table table({{"Site"}, {"Address"}, {"State"}, {"Since"}, {"Root"}});
     for (const Json& peer : known.value("peers", Json::array()))
-        table.add({tools::field(peer, "site"), tools::field(peer, "address"), state_of(peer),
-                   tools::local_time(peer, "since_unix_s"),
+        table.add({tools::field(peer, "site"), tools::field(peer, "address"),
+                   tools::peer_state(peer), tools::local_time(peer, "since_unix_s"),
                    tools::field(peer, "root").substr(0, 16)});
     TRY(tools::print("this site is " + tools::field(known, "site")));
     return tools::print(table.text());
@@ -108,12 +103,13 @@ std::string terms_text(const Json& terms) {
     if (terms.contains("hours")) text += "; " + tools::field(terms, "hours");
     if (terms.contains("least"))
         text += "; at least " + tools::field(terms, "least") + " per CPU-hour";
+    if (terms.contains("credit")) text += "; may owe " + tools::field(terms, "credit") + " at most";
     return text;
 }
 
 Status peer_terms(const PeerWords& w) {
     std::vector<std::string> words = {w.site};
-    const bool any = !(w.users + w.projects + w.hours + w.least).empty();
+    const bool any = !(w.users + w.projects + w.hours + w.least + w.credit).empty();
     if (w.none && (any || w.most_cpus > 0))
         return fail("--none lets nothing come, and goes with no other term");
     if (!w.none && w.most_cpus == 0)
@@ -121,13 +117,52 @@ Status peer_terms(const PeerWords& w) {
             "--most-cpus is missing: how many CPUs all its jobs may have together "
             "(--none: nothing may come)");
     words.push_back("most-cpus=" + std::to_string(w.most_cpus));
-    const std::pair<const char*, const std::string&> more[] = {
-        {"users=", w.users}, {"projects=", w.projects}, {"hours=", w.hours}, {"least=", w.least}};
+    const std::pair<const char*, const std::string&> more[] = {{"users=", w.users},
+                                                               {"projects=", w.projects},
+                                                               {"hours=", w.hours},
+                                                               {"least=", w.least},
+                                                               {"credit=", w.credit}};
     for (const auto& [key, value] : more)
         if (!value.empty()) words.push_back(key + value);
     TRY_ASSIGN(const Json set, ask_of_peers(w, "peer-terms", words));
     return tools::print("jobs from site " + w.site + ": " +
                         terms_text(set.value("terms", Json::object())));
+}
+
+std::string statement_text(const Json& s) {
+    std::string text = tools::field(s, "amount");
+    if (s.contains("note")) text += " (" + tools::field(s, "note") + ")";
+    return s.value("withdrawn", false) ? text + ", taken back" : text;
+}
+
+void add_money(const Json& peer, std::vector<std::pair<std::string, std::string>>& rows) {
+    if (!peer.contains("owes")) return;
+    const std::string claim = tools::owes_text(peer, "owes_by_its_word");
+    rows.emplace_back("By our books", tools::owes_text(peer, "owes"));
+    rows.emplace_back("By its word", claim.empty() ? "it has not said" : claim);
+    if (peer.contains("we_paid"))
+        rows.emplace_back("We have paid", statement_text(peer["we_paid"]) +
+                                              ": it has not said whether that has come");
+    if (peer.contains("it_paid"))
+        rows.emplace_back("It has paid", "it says: " + statement_text(peer["it_paid"]) +
+                                             "; --confirm or --refuse that (souk peer settle)");
+}
+
+Status peer_settle(const PeerWords& w) {
+    const int words = !w.amount.empty() + !w.confirm.empty() + w.refuse + w.withdraw;
+    if (words != 1 || (w.amount.empty() && !w.note.empty()))
+        return fail(
+            "one of --amount (perhaps with --note), --confirm, --refuse and --withdraw "
+            "says what became of a payment");
+    std::vector<std::string> args = {w.site};
+    if (!w.amount.empty())
+        args.insert(args.end(), {"pay", w.amount, w.note});
+    else if (!w.confirm.empty())
+        args.insert(args.end(), {"confirm", w.confirm});
+    else
+        args.emplace_back(w.refuse ? "refuse" : "withdraw");
+    TRY_ASSIGN(const Json done, ask_of_peers(w, "peer-settle", args));
+    return tools::print(tools::field(done, "message"));
 }
 
 Status peer_status(const PeerWords& w) {
@@ -140,13 +175,17 @@ Status peer_status(const PeerWords& w) {
             {"Root", tools::field(peer, "root")},
             {"Address", tools::field(peer, "address")},
             {"Peer since", tools::local_time(peer, "added_unix_s")},
-            {"State", state_of(peer)},
+            {"State", tools::peer_state(peer)},
             {"So since", tools::local_time(peer, "since_unix_s")}};
         if (peer.contains("trouble")) rows.emplace_back("Last call", tools::field(peer, "trouble"));
         rows.emplace_back("Its jobs here", terms_text(peer.value("terms", Json::object())));
         rows.emplace_back("Ours there", peer.contains("told")
                                             ? "it says: " + terms_text(peer["told"])
                                             : "it has not said");
+        rows.emplace_back("Here of it", tools::field(peer, "guests") + " jobs of " +
+                                            tools::field(peer, "guest_cpus") + " CPUs");
+        rows.emplace_back("There of ours", tools::field(peer, "lent") + " jobs");
+        add_money(peer, rows);
         rows.emplace_back("Asked it", tools::field(peer, "asked_it") + " questions");
         rows.emplace_back("It asked", tools::field(peer, "it_asked") + " questions, of which " +
                                           tools::field(peer, "refused") + " were refused");
@@ -201,10 +240,26 @@ tools::CommandLine peer_line(PeerWords& w) {
                                 "only in these hours here, as an owner's time frames: 20:00-08:00"),
                          option(0, "least", w.least, tools::any_text(),
                                 "nothing is offered below this price per CPU-hour"),
+                         option(0, "credit", w.credit, tools::any_text(),
+                                "that site may owe so much: then nothing more comes, and its jobs "
+                                "go home, until it has paid (default: without a bound)"),
                          {0, "none", nullptr, "nothing may come", tools::set_flag(w.none)},
                          socket},
              .arguments = site,
              .run = [&w] { return ended_as(peer_terms(w)); }},
+            {.tool = "souk peer settle",
+             .summary = "a payment between the two sites, which each side's operator says",
+             .options =
+                 {option(0, "amount", w.amount, tools::any_text(), "we have paid them so much"),
+                  option(0, "note", w.note, tools::any_text(), "with --amount: what for, one line"),
+                  option(0, "confirm", w.confirm, tools::any_text(),
+                         "so much has come, as they say: both books have it now"),
+                  {0, "refuse", nullptr, "what they say has not come", tools::set_flag(w.refuse)},
+                  {0, "withdraw", nullptr, "take back what we said, if not confirmed yet",
+                   tools::set_flag(w.withdraw)},
+                  socket},
+             .arguments = site,
+             .run = [&w] { return ended_as(peer_settle(w)); }},
             {.tool = "souk peer list",
              .summary = "the peers, and which are connected",
              .options = {as_json, socket},

@@ -12,9 +12,12 @@ namespace souk {
 struct PeerWords {
     std::string socket, address, card, site;
     // what a peer's jobs may do here; empty or 0: not given
-    std::string users, projects, hours, least;
+    std::string users, projects, hours, least, credit;
     int64_t most_cpus = 0;
     bool none = false;
+    // a payment between the two; empty: not given
+    std::string amount, note, confirm;
+    bool refuse = false, withdraw = false;
     bool as_json = false;
 };
 

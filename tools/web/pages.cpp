@@ -110,7 +110,7 @@ std::string document(const std::string& title, const std::string& market, const 
 }
 
 Html board(const Json& status, const Listed& nodes, const Listed& jobs, const Json& prices,
-           const Fold& fold) {
+           const Json& peers, const Fold& fold) {
     const Json counts = status.value("jobs", Json::object());
     Html h;
     h.markup("<h1>The market on ")
@@ -136,6 +136,8 @@ Html board(const Json& status, const Listed& nodes, const Listed& jobs, const Js
     if (!jobs.next.empty()) h.markup("<p><a href=\"/jobs\">All live jobs</a></p>");
     heading(h, "Nodes").add(table("Nodes by name", node_columns(), nodes.rows, no_node));
     if (!nodes.next.empty()) h.markup("<p><a href=\"/nodes\">All nodes</a></p>");
+    if (!peers.empty())
+        heading(h, "Sites").add(table("Other sites by name", site_columns(), peers, "None."));
     heading(h, "What a place cost").add(price_line(prices, "6 hours", 6 * 3'600.0));
     return h;
 }

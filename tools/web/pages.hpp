@@ -41,7 +41,7 @@ struct Fold {
     std::string query = "?open=";  // what path needs before a group's id
 };
 Html board(const Json& status, const Listed& nodes, const Listed& jobs, const Json& prices,
-           const Fold& fold = {});
+           const Json& peers = Json::array(), const Fold& fold = {});
 struct NodesView {
     std::string match;  // only names that hold it
 };

@@ -3,6 +3,7 @@
 
 #include "tools/common/job_rows.hpp"
 #include "tools/common/job_state.hpp"
+#include "tools/common/peer_rows.hpp"
 
 namespace souk::tools::web {
 namespace {
@@ -175,6 +176,19 @@ const std::vector<Column>& node_columns() {
         text_column(
             "Free memory", [](const Json& n) { return three_digits(free_memory(n)); }, true),
         money_column("Earned", "earned", "", "minor"),
+    };
+    return columns;
+}
+
+const std::vector<Column>& site_columns() {
+    static const std::vector<Column> columns = {
+        {"Site", false, [](Html& h, const Json& p) { h.text(field(p, "site")); }, "id"},
+        text_column("State", peer_state),
+        text_column(
+            "Since", [](const Json& p) { return local_time(p, "since_unix_s"); }, false, "minor"),
+        number_column("Its jobs here", "guests"),
+        number_column("Our jobs there", "lent"),
+        text_column("Money", [](const Json& p) { return owes_text(p, "owes"); }),
     };
     return columns;
 }

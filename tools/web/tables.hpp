@@ -38,6 +38,7 @@ std::string with_unit(const std::string& figure, std::string_view unit);
 // row with `part_of` is one of a group above it.
 Html table(Markup caption, const std::vector<Column>& columns, const Json& rows, Markup none);
 const std::vector<Column>& node_columns();
+const std::vector<Column>& site_columns();
 // `fold` leads to the same page with a group's jobs; its query ends before the group's id.
 std::vector<Column> job_columns(const Fold& fold = {});
 const std::vector<Column>& finished_columns();
