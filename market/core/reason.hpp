@@ -163,7 +163,7 @@ enum class ReasonCode : uint16_t {
     site_no_gain,
     site_refused,
     site_rests,
-    site_owes,     // its site owes as much as it may
+    site_owes,  // its site owes as much as it may
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,
