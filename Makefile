@@ -494,7 +494,7 @@ $(TEST_UNITS:%=$(BUILD)/obj/%.o): scripts/test-unit
 $(TEST_UNITS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: $(BUILD)/unity/%.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
 	$(call say,CXX,$*)scripts/test-unit $< > $(@:.o=.cpp) && \
-	  $(CXX) $(CPPFLAGS) $(CXXFLAGS) -O1 -MMD -MP -c -o $@ $(@:.o=.cpp)
+	  $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(if $(SAN),-O1,-Og) -MMD -MP -c -o $@ $(@:.o=.cpp)
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
