@@ -4,6 +4,7 @@
 // reasons, and random markets with owners, bids, breaks, restarts and orders that fail, whose judge
 // holds the bound of moves, that each is worth its cost, that nothing bounces, and that the markets
 // agree in the end.
+// Long: the judge of random markets stands beside the single moves that it is made of.
 #include <cmath>
 
 #include "kernel/base/rng.hpp"
