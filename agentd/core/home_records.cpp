@@ -210,12 +210,11 @@ std::vector<HomeRecords::Settled>::const_iterator HomeRecords::first_to_go() con
     for (const auto& [uid, count] : finished_of_) most = std::max(most, count);
     auto first = finished_.end();
     for (auto it = finished_.begin(); it != finished_.end(); ++it) {
-        const bool has_most = finished_of_.at(it->uid) == most;
-        if ((!has_most && first != finished_.end()) || !may_go(*it, too_many)) continue;
-        if (has_most) return it;
-        first = it;
+        if (!may_go(*it, too_many)) continue;
+        if (finished_of_.at(it->uid) == most) return it;
+        if (first == finished_.end()) first = it;
     }
-    return first;
+    return too_many ? first : finished_.end();
 }
 
 void HomeRecords::trim(const HomeTurn& turn) {

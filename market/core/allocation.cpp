@@ -436,7 +436,7 @@ bool Allocation::is_to_leave(const Job& job) const {
     return w.state == JobState::running && (!target || target->id() != w.place);
 }
 
-// The same, and not for a better place.
+// It is to leave its place, and not for a better one.
 bool Allocation::loses_place(const Job& job) const {
     const Node* const target = target_of(job);
     return is_to_leave(job) && (!target || class_of_places(*target) >= job.equal.place);

@@ -262,7 +262,8 @@ const Node* Promises::follow(Job& job, int64_t link_bytes_per_s, Nanos now) {
 
 bool Promises::is_held_back(const Job& job) const {
     const JobRecord& r = job.record;
-    return r.hold != Hold::none || r.cancel || r.out_of_budget || job.held != Job::Held::none ||
+    const bool is_ordered = r.hold != Hold::none || (job.once && job.once->empty());
+    return is_ordered || r.cancel || r.out_of_budget || job.held != Job::Held::none ||
            book_.may_not_run(*job.user) || book_.lacks_project(job);
 }
 
@@ -297,10 +298,14 @@ void Promises::holds(Job& job, Nanos now) {
         p.held_cost = cost;
         book_.save(job);
     }
-    // It has a moment to get there.
-    const PromiseEnd keeps = what_keeps(job);
+    PromiseEnd keeps = what_keeps(job);
+    // A home that was away for a moment does not undo what an owner has to give back.
+    if (keeps == PromiseEnd::none && p.keeps == PromiseEnd::home_away && !p.back_from.empty())
+        keeps = PromiseEnd::owner_left;
     if (keeps == PromiseEnd::none || keeps == p.keeps) return;
-    const bool patient = keeps == PromiseEnd::late && context_.unix(now) < c.start + slack_least;
+    // It has a moment to get there.
+    const bool may_come = keeps == PromiseEnd::late || keeps == PromiseEnd::home_away;
+    const bool patient = may_come && context_.unix(now) < c.start + slack_least;
     // An owner's leaving goes before what followed from it, until the job has its next place, or
     // is kept from that by others.
     const bool has_another = p.held_on == c.node || (!c.node.empty() && is_kept_by_its_own(keeps));
@@ -316,8 +321,14 @@ void Promises::lost(Job& job, PromiseEnd why, Nanos now) {
     const Contract& c = *job.record.contract;
     const Hold hold = job.record.hold;
     const bool held_back = holds_back(hold) || (hold == Hold::none && is_held_back(job));
-    p.keeps = held_back ? PromiseEnd::held_back : why;
-    if (p.keeps == PromiseEnd::owner_left && !p.held_on.empty() && p.held_on == c.node) {
+    // An owner who has left before is still why the promise is missed, and gives back what he had.
+    const bool before = p.keeps == PromiseEnd::owner_left && !p.back_from.empty();
+    if (held_back)
+        p.keeps = PromiseEnd::held_back;
+    else if (!before || why != PromiseEnd::cannot_move)
+        p.keeps = why;
+    const bool by_owner = !held_back && why == PromiseEnd::owner_left;
+    if (by_owner && !p.held_on.empty() && p.held_on == c.node) {
         p.back_from = p.held_on;
         p.back = std::max(Money{}, bill::cost(job, now) - p.held_cost);
     }

@@ -282,16 +282,18 @@ Money Reservations::most_asked(const ProviderReport& r, Span span) {
     return most;
 }
 
-// The owner gives back what the place has cost only for what he has done: what a user asks for
-// since he bought it, and what a home says that a node lacks, are no deeds of his.
+// The owner gives back what the place has cost only where it is seen that he has taken the room
+// away: what a user asks for since he bought it, what a home says that a node lacks, and what
+// others have there, are no deeds of his.
 PromiseEnd Reservations::why_lost(const Job& job, const Contract& c, const Node* node) const {
-    const JobReport& r = job.record.report;
     if (!node || !Places::usable(*node)) return PromiseEnd::owner_left;
-    if (!is_within(r.terms, c) || (*r.terms.needs != *c.needs && !places_.meets_needs(job, *node)))
-        return PromiseEnd::held_back;
-    const bool cannot_go =
-        places_.is_barred(job, *node) || (Places::is_rooted(job) && r.where != c.node);
-    return cannot_go ? PromiseEnd::cannot_move : PromiseEnd::owner_left;
+    const JobTerms& t = job.record.report.terms;
+    const bool meets = places_.meets_needs(job, *node);
+    if (!is_within(t, c) || (*t.needs != *c.needs && !meets)) return PromiseEnd::held_back;
+    const ProviderReport& r = node->record.report;
+    const bool shrank = c.cpus > r.cpus || c.memory_mb > r.memory_mb || !meets ||
+                        places_.resources().lacks(t, *node).has_value();
+    return shrank ? PromiseEnd::owner_left : PromiseEnd::cannot_move;
 }
 
 // A contract whose node is gone, or has become too small, gets another one.
@@ -536,8 +538,11 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
             const bool same = other == &job || (is_component(job) && is_component(*other) &&
                                                 gang_name(*other) == gang_name(job));
             if (same || c.start >= span.end || c.end <= span.start) continue;
-            steps.push_back({std::max(c.start, span.start), true, c.cpus, c.memory_mb});
-            steps.push_back({c.end, false, -int64_t{c.cpus}, -int64_t{c.memory_mb}});
+            // What it holds there already, as it cannot leave, is a part of what it has bought.
+            const int64_t held_mb = *other->rooted_on == node.id() ? other->rooted_mb : 0;
+            const int64_t more_mb = std::max<int64_t>(0, c.memory_mb - held_mb);
+            steps.push_back({std::max(c.start, span.start), true, c.cpus, more_mb});
+            steps.push_back({c.end, false, -int64_t{c.cpus}, -more_mb});
         }
     }
     // The ends at one moment come before the beginnings.

@@ -31,7 +31,7 @@ Result<market::JobRecord> parse(const std::string& key, const std::string& value
     return record;
 }
 
-// Rows by whose they are, and of each the oldest first.
+// Begins the keys of the rows of that share, which stand in the order of their numbers.
 std::string share_prefix(const FinishedShares::Owner& owner) {
     return owner.home + " " + padded(owner.uid) + " ";
 }
@@ -114,9 +114,13 @@ Status FinishedJobs::share_old() {
     }
 }
 
+// A record that is written once more, as when more is heard of the job, counts once.
 void FinishedJobs::share(const market::JobRecord& record, const std::string& key) {
     const FinishedShares::Owner owner = FinishedShares::owner_of(record.report);
-    records_->put(kind_finished_of, share_prefix(owner) + key, index_key(record.report.id));
+    const std::string row = share_prefix(owner) + key;
+    const auto known = records_->get(kind_finished_of, row);
+    if (known && *known) return;
+    records_->put(kind_finished_of, row, index_key(record.report.id));
     shares_.add(owner);
 }
 
@@ -205,8 +209,12 @@ Result<bool> FinishedJobs::trim_by_age(Nanos since, size_t rows_max) {
             continue;
         }
         const FinishedShares::Owner owner = FinishedShares::owner_of(record->report);
-        records_->erase(kind_finished_of, share_prefix(owner) + row->key);
-        shares_.drop(owner);
+        const std::string share_row = share_prefix(owner) + row->key;
+        TRY_ASSIGN(const auto counted, records_->get(kind_finished_of, share_row));
+        if (counted) {
+            records_->erase(kind_finished_of, share_row);
+            shares_.drop(owner);
+        }
         TRY(erase(row->key, index_key(record->report.id)));
     }
     return all && rows.size() == rows_max;

@@ -57,7 +57,7 @@ class FinishedJobs {
     Records* records_;
     FinishedShares shares_;
     uint64_t oldest_ = 1, newest_ = 0;  // none is below, none above
-    uint64_t shared_ = 0;               // rows that say whose it is: the newest
+    uint64_t shared_ = 0;               // the newest with a row that says whose it is
 };
 
 }  // namespace souk

@@ -44,6 +44,7 @@ AGAIN, AGAIN_MAX = 3, 10  # runs of a failed test; tests of a part
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS") or 10)
 LONGER = {"style": 3600, "fuzz": 2 * FUZZ_SECONDS}  # clang-tidy looks at all that changed
 UNSTEADY_WORDS = 10
+BUILD_LIMIT = 3600
 SKIPPED = re.compile(r"^(?:skipped: |SKIPPED \[(\d+)\] )(.*)$", re.M)
 
 
@@ -104,7 +105,8 @@ class Check:
         task = Task(name, "make", ["sh", "-c", lower, "sh", "make", "--no-print-directory",
                                    f"BUILD={self.build}", f"-j{os.cpu_count()}",
                                    TARGETS[name].format(self.build)])
-        task.beside = True
+        task.beside = self.lanes.most > 1
+        task.limit = BUILD_LIMIT
         return task
 
     def tasks_of(self, name):

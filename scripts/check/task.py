@@ -122,16 +122,23 @@ class Task:
 
 
 def idle_ticks():
-    """The ticks of all processors up to now, of which they were idle."""
+    """The ticks of all processors up to now, and those in which they were idle."""
     with open("/proc/stat") as f:
         ticks = [int(word) for word in f.readline().split()[1:9]]
-    return sum(ticks), ticks[3] + ticks[4]
+    return sum(ticks), ticks[3]
+
+
+def available_mb():
+    with open("/proc/meminfo") as f:
+        return int(re.search(r"MemAvailable: +(\d+) kB", f.read())[1]) >> 10
 
 
 class Lanes:
     """Says whether one more task may start. Two more than there are processors always may. Another
-    one may, up to `most`, while a quarter of the processors was idle for half a second: most tests
-    wait for a kernel, a CRIU or a clock, some compute, and others may use the machine as well."""
+    one may, up to `most`, while a quarter of the processors was idle for half a second and memory
+    is left: most tests wait for a kernel, a CRIU or a clock, some compute, and others may use the
+    machine as well."""
+    MEMORY_MB = 2048
     SPAN = 0.5  # seconds, also from one such start to the next, so that its load is seen
 
     def __init__(self, most=None):
@@ -149,7 +156,7 @@ class Lanes:
             return False
         total, idle = (now - then for now, then in zip(idle_ticks(), self.ticks))
         self.begin()
-        return idle >= total / 4
+        return idle >= total / 4 and available_mb() >= self.MEMORY_MB
 
 
 def run(tasks, lanes, directory):

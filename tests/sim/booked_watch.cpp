@@ -187,7 +187,7 @@ void BookedWatch::judge(const World& world, Nanos calm) {
         const bool given_up = p.heard_cancel <= heard_by && !truth.ended;
         if (p.times_broken > 0) {
             ++counts_.broken;
-            // Who gives it up after the deadline, and before his end is heard of, has missed it.
+            // A user who gives it up after the deadline, before its end is heard of, has missed it.
             const bool dropped = p.heard_drop >= p.deadline && p.heard_drop <= p.heard_end &&
                                  p.heard_drop != Nanos::never();
             if (in_time && p.heard_end <= heard_by && !truth.cancelled && !p.at_limit && !dropped)

@@ -214,6 +214,8 @@ def test_more_run_at_once_while_processors_are_idle(monkeypatch):
     monkeypatch.setattr(task.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(task.time, "monotonic", lambda: now)
     monkeypatch.setattr(task, "idle_ticks", lambda: tuple(ticks))
+    memory = 8192
+    monkeypatch.setattr(task, "available_mb", lambda: memory)
 
     def passes(idle, seconds=1.0):
         nonlocal now
@@ -233,6 +235,9 @@ def test_more_run_at_once_while_processors_are_idle(monkeypatch):
     assert lanes.open(9)
     passes(idle=200)
     assert not lanes.open(10)
+    memory = 1024
+    passes(idle=200)
+    assert not lanes.open(9)
     one = task.Lanes(1)
     passes(idle=200)
     assert one.open(0) and not one.open(1)

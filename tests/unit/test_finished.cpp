@@ -154,6 +154,23 @@ START_TEST(a_home_or_a_user_with_very_many_pushes_out_none_of_those_of_others) {
 }
 END_TEST
 
+START_TEST(a_record_that_is_written_once_more_counts_once) {
+    Book b;
+    b.end("n1", 1, 1, 10, 7);
+    b.end("n1", 1, 1, 10, 7);
+    b.end("n2", 1, 2, 10, 8);
+    ck_assert_uint_eq(b.jobs->count(), 2);
+    b.commit();
+    b.end("n1", 1, 1, 10, 7);
+    b.commit();
+    ck_assert_uint_eq(b.jobs->count(), 2);
+    b.open();
+    ck_assert_uint_eq(b.jobs->count(), 2);
+    ck_assert(!*b.jobs->trim(2, {}, 10));
+    ck_assert_text(b.in_order(), "n1.1:1 n2.1:2 ");
+}
+END_TEST
+
 START_TEST(one_that_cannot_be_read_holds_none_behind_it) {
     Book b;
     for (uint64_t i = 1; i <= 4; ++i) b.end("n1", i, i, static_cast<int64_t>(100 * i));
@@ -178,7 +195,8 @@ START_TEST(one_that_cannot_be_read_holds_none_behind_it) {
 }
 END_TEST
 
-UNIT_SUITE(finished, one_that_cannot_be_read_holds_none_behind_it,
+UNIT_SUITE(finished, a_record_that_is_written_once_more_counts_once,
+           one_that_cannot_be_read_holds_none_behind_it,
            a_finished_job_is_found_at_once_and_after_reopening_and_is_no_live_one_any_more,
            the_oldest_are_erased_by_number_and_by_age_a_bounded_number_at_once,
            a_home_or_a_user_with_very_many_pushes_out_none_of_those_of_others);
