@@ -217,9 +217,10 @@ void BookedWatch::judge_broken(const JobId& id, const Promise& p, const Truth& t
     if (p.cause == "late" && !owners) return untrue("nothing has failed");
     if (p.cause == "home_away") return untrue("its home was there");
     if (p.cause == "held_back" && !p.has_budget) return untrue("nobody held it back");
-    // Its place is lost to a job that cannot leave another node, or is not executed there.
+    // Its place is lost to a job that cannot leave another node, or is not executed there; or
+    // orders came to nothing where an owner had left before the market heard of it.
     const bool is_fixed = truth.cannot_dump || !truth.lacking.empty();
-    if (p.cause == "cannot_move" && !is_fixed) return untrue("it can");
+    if (p.cause == "cannot_move" && !is_fixed && !owners) return untrue("it can");
     // A limit counts what was lost with a node as well (Cluster::ends_by_limit judges that).
     if (p.cause == "took_longer" && !p.at_limit &&
         Nanos{truth.frontier} + Nanos::from_s(5) < p.needs)
