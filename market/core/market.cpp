@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: the machine's whole interface, of which most functions hand on to the parts.
 #include "market/core/market.hpp"
 
 #include <algorithm>

@@ -538,7 +538,7 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
             const bool same = other == &job || (is_component(job) && is_component(*other) &&
                                                 gang_name(*other) == gang_name(job));
             if (same || c.start >= span.end || c.end <= span.start) continue;
-            // What it holds there already, as it cannot leave, is a part of what it has bought.
+            // The room that it holds there, as it cannot leave, is a part of what it has bought.
             const int64_t held_mb = *other->rooted_on == node.id() ? other->rooted_mb : 0;
             const int64_t more_mb = std::max<int64_t>(0, c.memory_mb - held_mb);
             steps.push_back({std::max(c.start, span.start), true, c.cpus, more_mb});

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: one screen, whose panels share their widths, cuts and keys.
 #include "tools/common/monitor.hpp"
 
 #include <algorithm>
