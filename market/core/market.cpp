@@ -322,8 +322,7 @@ void Market::flush(Nanos now, Outputs& out) {
     forget_finished();
 }
 
-// A word to another site is of the stay that it was decided about, though the job may come to a new
-// one before that leaves.
+// A word to another site is of the stay that it was decided about, be there a new one when it goes.
 void Market::number_stays(Outputs& out) const {
     for (Send& send : out.send) {
         if (of_site(send.node).site.empty()) continue;
