@@ -62,10 +62,15 @@ Change take(const Pb__Change& m, Check& c) {
         booking.early = m.terms->book_early;
         booking.promise = m.terms->promise;
     }
-    if (v.fields & Change::sites)
-        v.terms.sites =
-            SiteWish{clean(m.terms->sites, 2048), m.terms->sites_cheapest != 0,
-                     m.terms->sites_stay != 0, c.price("sites_within", m.terms->sites_within)};
+    SiteWish wish;
+    if (v.fields & Change::sites) wish.names = clean(m.terms->sites, 2048);
+    if (v.fields & Change::sites_prefer) {
+        wish.cheapest = m.terms->sites_cheapest != 0;
+        wish.stays = m.terms->sites_stay != 0;
+    }
+    if (v.fields & Change::sites_within)
+        wish.within = c.price("sites_within", m.terms->sites_within);
+    v.terms.sites = wish;
     if (v.fields & Change::resources) {
         const auto resources = parse_resources(m.terms->resources);
         if (!resources) c.bad("resources", "not a list of NAME=COUNT");
@@ -112,7 +117,14 @@ JobTerms changed(JobTerms terms, const Change& change) {
         terms.booking = booking;
     }
     if (change.fields & Change::resources) terms.resources = *change.terms.resources;
-    if (change.fields & Change::sites) terms.sites = *change.terms.sites;
+    SiteWish wish = *terms.sites;
+    if (change.fields & Change::sites) wish.names = change.terms.sites->names;
+    if (change.fields & Change::sites_prefer) {
+        wish.cheapest = change.terms.sites->cheapest;
+        wish.stays = change.terms.sites->stays;
+    }
+    if (change.fields & Change::sites_within) wish.within = change.terms.sites->within;
+    terms.sites = wish;
     return terms;
 }
 

@@ -160,8 +160,10 @@ struct Change {
         needs = 2048,
         booking = 4096,  // fields 17 to 19, and 23
         resources = 8192,
-        sites = 16384,  // fields 24 and 25
-        all = 32767
+        sites = 16384,         // field 24
+        sites_prefer = 32768,  // fields 25 and 26
+        sites_within = 65536,  // field 27
+        all = 131071
     };
     JobId id;
     uint32_t fields = 0;

@@ -28,7 +28,9 @@ void not_there_yet(JobReport& r, const std::string& site) {
 }  // namespace
 
 void LentJobs::resume(Job& job, Nanos now) {
+    now_ = std::max(now_, now);
     if (is_lent(job)) waits_[job.id()] = now + wait_most;
+    if (!job.record.loan->site.empty() && job.record.loan->over) unsettled_[job.id()] = {};
     if (job.record.loan->asked) end(job);
 }
 
@@ -45,7 +47,14 @@ Nanos LentJobs::rests_until(const Job& job, const std::string& site, Nanos now) 
 }
 
 bool LentJobs::may_go(const Job& job, const std::string& site, Nanos now) const {
-    return job.record.loan->site.empty() && rests_until(job, site, now) <= context_.unix(now);
+    return job.record.loan->site.empty() && !is_unsettled(job, site) &&
+           rests_until(job, site, now) <= context_.unix(now);
+}
+
+bool LentJobs::is_unsettled(const Job& job, const std::string& site) {
+    return std::ranges::any_of(job.record.loan->visits, [&](const SiteVisit& visit) {
+        return visit.owed != 0 && visit.site == site;
+    });
 }
 
 int64_t LentJobs::speed_there(const Job& job) const {
@@ -134,7 +143,7 @@ Status LentJobs::go(Job& job, const std::string& site, const Reason& gain, Nanos
     return {};
 }
 
-Status LentJobs::go_home(Job& job, const NodeName& node, const Reason& gain) {
+Status LentJobs::go_home(Job& job, const NodeName& node, const SiteMove& move, const Reason& gain) {
     const auto home = std::ranges::find(job.record.loan->visits, std::string(), &SiteVisit::site);
     const bool rests = home != job.record.loan->visits.end() &&
                        std::min(home->again, context_.unix(now_) + rest_most) > context_.unix(now_);
@@ -144,19 +153,30 @@ Status LentJobs::go_home(Job& job, const NodeName& node, const Reason& gain) {
     Wish wish;
     wish.node = node;
     wish.gain = gain;
+    wish.move = move;
     wishes_[job.id()] = std::move(wish);
     job.site_word = gain;
     work_.touch(job);
     return {};
 }
 
+bool LentJobs::goes_to(const Job& job, const Node& to, Money price) {
+    const auto it = wishes_.find(job.id());
+    if (it == wishes_.end() || it->second.has_place) return false;
+    if (!gain_of(it->second.move, {price, to.record.report.speed, {}}, "").pays) return false;
+    it->second.node = to.id();
+    return true;
+}
+
 void LentJobs::take_back(Job& job, const souk::Cause& why) {
     if (!job.record.loan->asked) return;
     const auto wish = wishes_.extract(job.id());
-    end(job);
-    if (why.empty()) return;
-    if (!wish.empty()) wishes_[job.id()].gain = wish.mapped().gain;
-    give_up(job, why);
+    const bool is_for_gain = !wish.empty() && !wish.mapped().gain.empty();
+    // A site that has too much to do now has not failed.
+    end(job, why.code != CauseCode::too_many);
+    if (is_for_gain) wishes_[job.id()].gain = wish.mapped().gain;
+    if (is_for_gain || !why.empty())
+        give_up(job, why.empty() ? souk::Cause("its own site has decided otherwise") : why);
 }
 
 void LentJobs::call_back(const Job& job, const NodeName& node) {
@@ -321,22 +341,27 @@ void LentJobs::count_trip(Loan& loan, Nanos now) const {
 
 // It is at no other site any more. What came to nothing there, or was short, is tried again after
 // pauses that double.
-void LentJobs::settled(Loan& loan, Nanos now) const {
+void LentJobs::settled(Loan& loan, bool failed, Nanos now) const {
     const Nanos unix = context_.unix(now);
     const std::string site = std::exchange(loan.site, {});
-    if (!loan.by_markets && loan.came.ns == 0) return;
+    if (loan.came.ns == 0 && (!loan.by_markets || !failed)) return;
     SiteVisit& visit = rest(loan, site, loan.came.ns > 0 && unix >= loan.came + gain_horizon, unix);
     if (loan.came.ns > 0) visit.left = unix;
 }
 
+SiteVisit& LentJobs::visit_of(Loan& loan, const std::string& site) {
+    const auto visit = std::ranges::find(loan.visits, site, &SiteVisit::site);
+    if (visit != loan.visits.end()) return *visit;
+    if (loan.visits.size() >= Loan::visits_max)
+        loan.visits.erase(std::ranges::min_element(loan.visits, {}, [](const SiteVisit& one) {
+            return std::pair(one.owed != 0, one.again);
+        }));
+    loan.visits.emplace_back().site = site;
+    return loan.visits.back();
+}
+
 SiteVisit& LentJobs::rest(Loan& loan, const std::string& site, bool was_long, Nanos unix) {
-    auto visit = std::ranges::find(loan.visits, site, &SiteVisit::site);
-    if (visit == loan.visits.end()) {
-        if (loan.visits.size() >= Loan::visits_max)
-            loan.visits.erase(std::ranges::min_element(loan.visits, {}, &SiteVisit::again));
-        loan.visits.push_back({site, {}, {}, 0});
-        visit = loan.visits.end() - 1;
-    }
+    SiteVisit* const visit = &visit_of(loan, site);
     if (was_long || visit->again + rest_most < unix) visit->tries = 0;
     Nanos span = rest_least;
     for (uint32_t n = 0; n < visit->tries && span < rest_most; ++n) span = span + span;
@@ -371,14 +396,18 @@ void LentJobs::send_back(Job& job, const Node& to, const std::string& address, N
 }
 
 void LentJobs::heard(Job& job, const std::string& site, const SiteNote& word, Nanos now) {
+    now_ = std::max(now_, now);
+    if (heard_of_before(job, site, word)) return;
     const Loan& loan = *job.record.loan;
     // A word about a stay, or a question, before this one is late.
     if (loan.site != site || (word.number != 0 && word.number != loan.number)) return;
     if (loan.over) {
         if (!word.note.settled && word.no.empty()) return;
         Loan over = loan;
-        settled(over, now);
+        settled(over, true, now);
         job.record.loan = std::move(over);
+        unsettled_.erase(job.id());
+        back_home_.insert(job.id());
         book_.save(job);
         return;
     }
@@ -392,7 +421,8 @@ void LentJobs::heard(Job& job, const std::string& site, const SiteNote& word, Na
                                   : word.no.within("site " + site + " does not take it: "));
     }
     if (!word.no.empty() || word.note.settled) {
-        if (job.phase() == JobPhase::waiting && !job.record.order) return end(job);
+        if (job.phase() == JobPhase::waiting && !job.record.order)
+            return end(job, word.no.code != CauseCode::too_many);
         return recall(job);
     }
     const Money price =
@@ -403,6 +433,7 @@ void LentJobs::heard(Job& job, const std::string& site, const SiteNote& word, Na
 }
 
 void LentJobs::reported(Job& job, Nanos now) {
+    now_ = std::max(now_, now);
     if (job.record.loan->site.empty()) return;
     due_.insert(job.id());
     const JobReport& r = job.record.report;
@@ -429,7 +460,7 @@ void LentJobs::has_come(Job& job, Nanos now) {
     if (!job.record.loan->priced && !is_new) return;
     Loan loan = *job.record.loan;
     const bool is_priced = std::exchange(loan.priced, false);
-    const Money price = loan.price;
+    const Money price = std::min(loan.price, most_elsewhere(job.record.report.terms));
     if (is_new) loan.came = std::max(Nanos{1}, context_.unix(now));
     if (is_new && loan.by_markets) count_trip(loan, now);
     job.record.loan = std::move(loan);
@@ -444,6 +475,9 @@ void LentJobs::failed(Job& job, const OrderFailed& failed) {
     its.seq = loan.its_seq;
     its.node = of_site(its.node).site == loan.site ? its.node : NodeName{};
     if (failures_.size() < 10'000) failures_.push_back({loan.site, std::move(its)});
+    const bool is_between = loan.came.ns == 0 || !is_at(failed.node, loan.site);
+    if (is_between && job.site_word->code == ReasonCode::site_gain)
+        job.site_word = Reason(ReasonCode::site_refused).with(Figure::cause, failed.why);
     if (!loan.priced) return;
     Loan none = loan;
     none.priced = false;
@@ -451,7 +485,7 @@ void LentJobs::failed(Job& job, const OrderFailed& failed) {
     book_.save(job);
 }
 
-void LentJobs::end(Job& job) {
+void LentJobs::end(Job& job, bool failed) {
     waits_.erase(job.id());
     wishes_.erase(job.id());
     due_.insert(job.id());
@@ -463,12 +497,57 @@ void LentJobs::end(Job& job) {
     // One that has come back may have run here since.
     const bool here = r.stay_run.ns >= 0 && !r.where.empty() && !is_at(r.where, loan.site);
     loan.run = here ? std::min(r.stay_run, r.stats.run_time) : r.stats.run_time;
+    // That site has ordered nothing about it, so there is nothing to settle.
+    const bool never_came = loan.seq == 0 && loan.came.ns == 0;
     job.record.loan = std::move(loan);
+    if (never_came)
+        leave(job, failed);
+    else
+        unsettled_[job.id()] = {};
     book_.save(job);
     if (job.phase() == JobPhase::finished) return;
     notes_.of(job);
     work_.touch(job);
     alarms_.set(job);
+}
+
+void LentJobs::leave(Job& job, bool failed) {
+    unsettled_.erase(job.id());
+    Loan loan = *job.record.loan;
+    const std::string site = loan.site;
+    settled(loan, failed, now_);
+    SiteVisit& visit = visit_of(loan, site);
+    visit.owed = std::max<uint64_t>(1, loan.number);
+    visit.run = loan.run;
+    due_before_.insert({job.id(), site});
+    back_home_.insert(job.id());
+    job.record.loan = std::move(loan);
+    book_.save(job);
+}
+
+bool LentJobs::heard_of_before(Job& job, const std::string& site, const SiteNote& word) {
+    if (!is_unsettled(job, site)) return false;
+    Loan loan = *job.record.loan;
+    SiteVisit& visit = visit_of(loan, site);
+    if (word.number != 0 && word.number != visit.owed) return false;
+    if (!word.note.settled && word.no.empty()) return true;
+    visit.owed = 0;
+    job.record.loan = std::move(loan);
+    book_.save(job);
+    return true;
+}
+
+void LentJobs::look_at_unsettled(Nanos now) {
+    std::vector<JobId> over;
+    for (auto& [id, until] : unsettled_) {
+        if (until == Nanos{}) until = now + settle_most;
+        if (until <= now) over.push_back(id);
+    }
+    for (const JobId& id : over) {
+        unsettled_.erase(id);
+        Job* const job = book_.find(id);
+        if (job && !job->record.loan->site.empty() && job->record.loan->over) leave(*job, true);
+    }
 }
 
 void LentJobs::look(Nanos now) {
@@ -485,6 +564,7 @@ void LentJobs::look(Nanos now) {
         else
             end(*job);
     }
+    look_at_unsettled(now);
     look_at_wishes(now);
 }
 
@@ -521,6 +601,7 @@ void LentJobs::look_at_wishes(Nanos now) {
 Nanos LentJobs::next() const {
     Nanos at = Nanos::never();
     for (const auto& [id, until] : waits_) at = std::min(at, until);
+    for (const auto& [id, until] : unsettled_) at = std::min(at, until);
     for (const auto& [id, wish] : wishes_)
         at = std::min(at, wish.has_place ? std::min(wish.until, wish.again) : wish.until);
     return at;
@@ -528,8 +609,7 @@ Nanos LentJobs::next() const {
 
 // Another site hears this of the job, in the names that are used here. Its command line, name and
 // array are its user's business.
-SiteJob LentJobs::told(const Job& job) const {
-    const Loan& loan = *job.record.loan;
+SiteJob LentJobs::told(const Job& job, const Loan& loan) const {
     SiteJob word;
     word.number = loan.number;
     JobReport& r = word.report;
@@ -568,17 +648,42 @@ SiteJob LentJobs::told(const Job& job) const {
     return word;
 }
 
+// The site hears that the job is no more there. Where it is since is not its business.
+SiteJob LentJobs::told_of_before(const Job& job, const SiteVisit& visit) const {
+    Loan over;
+    over.site = visit.site;
+    over.over = true;
+    over.seq = UINT64_MAX;  // it hears of no order
+    over.number = visit.owed;
+    over.run = visit.run;
+    SiteJob word = told(job, over);
+    JobReport& r = word.report;
+    const std::string where(of_site(r.where).site);
+    if (!where.empty() && where != visit.site) r.where = job.id().home;
+    r.to.clear();
+    r.only_node = NodeName();
+    return word;
+}
+
 std::vector<LentJobs::Word> LentJobs::take_words() {
     std::vector<Word> words;
     for (const JobId& id : std::exchange(due_, {}))
         if (const Job* const job = book_.find(id); job && !job->record.loan->site.empty())
-            words.push_back({job->record.loan->site, told(*job)});
+            words.push_back({job->record.loan->site, told(*job, *job->record.loan)});
+    for (const auto& [id, site] : std::exchange(due_before_, {})) {
+        const Job* const job = book_.find(id);
+        if (!job || !is_unsettled(*job, site)) continue;
+        const auto visit = std::ranges::find(job->record.loan->visits, site, &SiteVisit::site);
+        words.push_back({site, told_of_before(*job, *visit)});
+    }
     return words;
 }
 
 void LentJobs::tell_all(const std::string& site) {
-    for (const auto& [id, job] : book_.jobs())
+    for (const auto& [id, job] : book_.jobs()) {
         if (job.record.loan->site == site) due_.insert(id);
+        if (is_unsettled(job, site)) due_before_.insert({id, site});
+    }
 }
 
 }  // namespace souk::market

@@ -6,8 +6,10 @@
 //
 // A loan ends when the job has ended, when it has come home (frozen, on its home's disk), when the
 // other site does not take it, or when it has waited there for a while. Its last word is said again
-// at each connection until the other site has settled. Each has a number, by which the other
-// market's words are known to be of it, and not of one before.
+// at each connection until the other site has settled: SiteVisit::owed keeps it. A site that is
+// silent holds the job up for a while, or not at all if it has ordered nothing about it; the job
+// then goes anywhere but there. Each has a number, by which the other market's words are known to
+// be of it, and not of one before.
 //
 // The markets make a job go on trips: there, and back home. So many are made at once at most, and
 // then one each time that a span has passed: `trips` of Loan is the time when all are paid off. A
@@ -48,6 +50,8 @@ class LentJobs {
   public:
     // So long a job may wait at another site before it starts there, or is asked about.
     static constexpr Nanos wait_most = Nanos::from_s(30);
+    // So long the other site may take to settle what is over.
+    static constexpr Nanos settle_most = Nanos::from_s(60);
     // The other market is asked so often for the order that brings a job back.
     static constexpr Nanos ask_again = Nanos::from_s(2);
     // So many trips the markets make with a job at once, and then one in so long.
@@ -71,6 +75,8 @@ class LentJobs {
     void resume(Job& job, Nanos now);
     // Whether the markets may give a job to that site: it is at none, and rests no more.
     bool may_go(const Job& job, const std::string& site, Nanos now) const;
+    // Its last stay at that site is over, which has not settled it.
+    static bool is_unsettled(const Job& job, const std::string& site);
     // Unix time.
     Nanos rests_until(const Job& job, const std::string& site, Nanos now) const;
     // The speed of the machine where it is, wherever that is.
@@ -86,7 +92,7 @@ class LentJobs {
     // The job is here, and the markets move it there; or it runs there, and they move it home, to
     // a node where its bid would win a place. Errors: not now.
     Status go(Job& job, const std::string& site, const Reason& gain, Nanos now);
-    Status go_home(Job& job, const NodeName& node, const Reason& gain);
+    Status go_home(Job& job, const NodeName& node, const SiteMove& move, const Reason& gain);
     // It is not to move there any more. `why`: the other site does not take it; empty: this market
     // has decided otherwise.
     void take_back(Job& job, const souk::Cause& why);
@@ -98,6 +104,9 @@ class LentJobs {
     const Node* way_back(const Job& job) const;
     // It comes back for a gain: it is to be placed like a job that waits.
     bool wants_home(const Job& job) const;
+    // Its bid has won another place here than it was to have. True: that is worth the move, too,
+    // and its order is not asked for yet, so it goes there.
+    bool goes_to(const Job& job, const Node& to, Money price);
     // Its place here is clear, so its order is asked for.
     void has_place(const Job& job);
     // It does not win that place any more, and stays where it is.
@@ -137,6 +146,8 @@ class LentJobs {
     };
     std::vector<Word> take_words();
     std::vector<Failure> take_failures() { return std::exchange(failures_, {}); }
+    // Jobs that are at no other site any more, since the last call.
+    std::set<JobId> take_back_home() { return std::exchange(back_home_, {}); }
     std::vector<Send> take_orders() { return std::exchange(orders_out_, {}); }
     // It is connected (again): all that was given to it is told.
     void tell_all(const std::string& site);
@@ -149,18 +160,26 @@ class LentJobs {
         bool has_place = false;
         std::string said = {};  // asked: why it waits there
         Reason gain = {};       // the markets want it, and why; empty: an operator does
+        SiteMove move = {};     // home for a gain: what that must be worth
     };
     Loan begun(const Job& job, const std::string& site, bool by_markets) const;
     void count_trip(Loan& loan, Nanos now) const;
-    void settled(Loan& loan, Nanos now) const;
+    // `failed`: a stay that came to nothing is one that failed.
+    void settled(Loan& loan, bool failed, Nanos now) const;
+    static SiteVisit& visit_of(Loan& loan, const std::string& site);
     // The markets try that site no more for a pause, be it home (an empty name).
     static SiteVisit& rest(Loan& loan, const std::string& site, bool was_long, Nanos unix);
     void has_come(Job& job, Nanos now);
-    void end(Job& job);
+    void end(Job& job, bool failed = true);
+    // It waits no longer for that site to settle.
+    void leave(Job& job, bool failed);
+    bool heard_of_before(Job& job, const std::string& site, const SiteNote& note);
+    void look_at_unsettled(Nanos now);
     void give_up(Job& job, const souk::Cause& why);
     void look_at_wishes(Nanos now);
     void issue(Job& job, Order order, Nanos now);
-    SiteJob told(const Job& job) const;
+    SiteJob told(const Job& job, const Loan& loan) const;
+    SiteJob told_of_before(const Job& job, const SiteVisit& visit) const;
 
     const MarketContext& context_;
     Book& book_;
@@ -173,7 +192,10 @@ class LentJobs {
     Nanos now_;                     // of the newest look
     std::map<JobId, Nanos> waits_;  // until when they may wait there
     std::map<JobId, Wish> wishes_;
-    std::set<JobId> due_;  // to be told of
+    std::map<JobId, Nanos> unsettled_;  // until when their sites may settle; 0: from the next look
+    std::set<JobId> due_;               // to be told of
+    std::set<std::pair<JobId, std::string>> due_before_;  // a site is to be told of its last stay
+    std::set<JobId> back_home_;
     std::vector<Failure> failures_;
     std::vector<Send> orders_out_;
 };

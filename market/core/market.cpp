@@ -321,7 +321,20 @@ void Market::flush(Nanos now, Outputs& out) {
     }
     book_.store_meta(orders_.next_seq(), out);
     notes_.send(explain_, book_.nodes(), now, out);
+    number_stays(out);
     forget_finished();
+}
+
+// A word to another site is of the stay that it was decided about, be there a new one when it goes.
+void Market::number_stays(Outputs& out) const {
+    for (Send& send : out.send) {
+        if (of_site(send.node).site.empty()) continue;
+        const auto* const order = std::get_if<Order>(&send.message);
+        const auto* const note = std::get_if<JobNote>(&send.message);
+        if (!order && !note) continue;
+        if (const Job* const job = book_.find(order ? order->id : note->id))
+            send.number = job->record.loan->number;
+    }
 }
 
 // Finished jobs are known until they are stored and told, and some time longer.
@@ -526,6 +539,9 @@ Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos
     const JobReport& report = word.report;
     const JobId short_id{NodeName(of_site(report.id.home).rest), report.id.seq};
     const KeptOffers::Key kept{site.name, short_id};
+    const Job* const known = book_.find(report.id);
+    if (known && word.number != 0 && word.number < known->record.loan->number)
+        return {};  // a late word of a stay before
     const Job* const before = comes_again(word);
     if (before && (before->in_solver || before->is_listed || before->touched != 0))
         return fail(CauseCode::too_many, "its stay before is not closed yet: again in a moment");

@@ -358,6 +358,7 @@ class Market {
     void solve_now(Nanos now, Outputs& out);
     void decide(Nanos now, Outputs& out);
     void flush(Nanos now, Outputs& out);
+    void number_stays(Outputs& out) const;
     void forget_finished();
     void forget(Job& job);
 

@@ -96,6 +96,10 @@ struct SiteVisit {
     Nanos left;          // when it left, Unix time; 0: it has not run there
     Nanos again;         // the markets give it there no earlier, Unix time
     uint32_t tries = 0;  // stays there that were short, or came to nothing, one after the other
+    // The number of its stay there, if that is over and the site has not settled it, and its run
+    // time then; 0: none.
+    uint64_t owed = 0;
+    Nanos run;
     bool operator==(const SiteVisit&) const = default;
 };
 
@@ -212,6 +216,7 @@ using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, Meta
 struct Send {
     NodeName node;
     FromMarket message;
+    uint64_t number = 0;  // to another site: SiteOrder::number, SiteNote::number
 };
 struct Outputs {
     std::vector<StoreOp> store;

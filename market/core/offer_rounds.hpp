@@ -132,4 +132,18 @@ class OfferRounds {
     Nanos free_at_{}, may_hurry_{};
 };
 
+// Jobs that run come behind all that wait, but for every tenth turn, which is theirs: else a market
+// where some always wait would never look at them.
+class OfferTurns {
+  public:
+    static constexpr int each = 10;
+    void had(bool runs) { since_ = runs ? 0 : since_ + 1; }
+    bool may_run(const OfferRounds& waiting, Nanos now) const {
+        return since_ >= each - 1 || !waiting.has_due(now);
+    }
+
+  private:
+    int64_t since_ = 0;  // turns of jobs that wait, after the newest of one that runs
+};
+
 }  // namespace souk

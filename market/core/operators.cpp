@@ -97,7 +97,9 @@ Status Operators::may_go_to_site(const Job& job, const std::string& site) const 
                   (loan.site == site ? " already, and says on which of its nodes it runs"
                                      : ": move it to a node of this site first"));
     if (loan.asked) return no(who + " is about to go to site " + loan.site);
-    if (!loan.site.empty()) return no(who + " is not settled with site " + loan.site + " yet");
+    if (!loan.site.empty() || LentJobs::is_unsettled(job, site))
+        return no(who + " is not settled with site " + (loan.site.empty() ? site : loan.site) +
+                  " yet");
     if (is_component(job) || r.address)
         return no(
             "a component of a gang, and a job with an address of its own, stay at their site");

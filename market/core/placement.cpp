@@ -166,13 +166,19 @@ bool Placement::place_lent(Job& job, Nanos now, Outputs& out) {
             issue(job, Order::Kind::suspend, {}, explain_.reason(job), now, out);
         return true;
     }
-    const Node* const to = lent_.way_back(job);
-    if (!to || !places_.may_run_at(job, *to)) return true;
+    const Node* to = lent_.way_back(job);
+    if (!to) return true;
     if (lent_.wants_home(job)) {
         const Node* const won = allocation_.target_of(job);
-        if (won && won != to) lent_.lost_place(job);
-        if (won != to) return true;
+        if (!won) return true;
+        const Money price = solver_.price_at_once(job.key).value_or(won->record.report.reserve);
+        if (won != to && !lent_.goes_to(job, *won, price)) {
+            lent_.lost_place(job);
+            return true;
+        }
+        to = won;
     }
+    if (!places_.may_run_at(job, *to)) return true;
     if (!places_.fits(job, *to)) {
         wants_room_.push_back(&job);
         return false;

@@ -77,7 +77,9 @@ SOUK_FIELDS(market::Promised,  //
 SOUK_FIELDS(market::SiteVisit, field("site", &market::SiteVisit::site, rule::name),
             field("left", &market::SiteVisit::left, rule::time),
             field("again", &market::SiteVisit::again, rule::time),
-            field("tries", &market::SiteVisit::tries));
+            field("tries", &market::SiteVisit::tries),
+            field("owed", &market::SiteVisit::owed, rule::count),
+            field("run", &market::SiteVisit::run, rule::span));
 
 SOUK_FIELDS(market::Loan, field("site", &market::Loan::site, rule::name),
             field("over", &market::Loan::over), field("seq", &market::Loan::seq, rule::count),

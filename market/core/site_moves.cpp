@@ -85,10 +85,12 @@ Status SiteMoves::go(Job& job, const std::string& site, const SiteOffer& offer, 
 Status SiteMoves::go_home(Job& job, const Quote::Place& place, Nanos now) {
     if (!may_gain(job) || !is_lent(job))
         return fail("job " + job.id().text() + " does not move home for a gain");
-    const SiteGain gain = gain_of(move_of(job, now), {place.price, place.speed, {}}, "");
+    const SiteMove move = move_of(job, now);
+    const SiteGain gain = gain_of(move, {place.price, place.speed, {}}, "");
     const std::string text = gain.text(called({}));
     if (!gain.pays) return fail("job " + job.id().text() + ": " + text);
-    return lent_.go_home(job, place.node, Reason(ReasonCode::site_gain).with(Figure::cause, text));
+    return lent_.go_home(job, place.node, move,
+                         Reason(ReasonCode::site_gain).with(Figure::cause, text));
 }
 
 Reason SiteMoves::rests(const Job& job, const std::vector<std::string>& sites, Nanos now) const {

@@ -115,14 +115,10 @@ void LoanDesk::tell() {
 
 void LoanDesk::send(const market::Send& message) {
     const std::string site(of_site(message.node).site);
-    const auto number = [this](const JobId& id) {
-        const market::Job* const job = market_.find(id);
-        return job ? job->record.loan->number : 0;
-    };
     if (const auto* order = std::get_if<Order>(&message.message))
-        say(site, SiteOrder{*order, number(order->id)});
+        say(site, SiteOrder{*order, message.number});
     else if (const auto* note = std::get_if<JobNote>(&message.message))
-        say(site, SiteNote{*note, {}, number(note->id)});
+        say(site, SiteNote{*note, {}, message.number});
 }
 
 // A market of a version before would end the connection at such a word.

@@ -102,13 +102,17 @@ void OfferDesk::look() {
     take_ended(running_, now);
     // Jobs about which nobody can be asked now begin no round, and there may be many of them.
     std::optional<JobId> id;
-    for (int n = 0; n < looked_at_once && (id = waiting_.due(now)); ++n) ask_about(*id, now);
     const auto next_to_gain = [&] {
-        return waiting_.has_due(now) ? std::nullopt : running_.due(now);
+        return turns_.may_run(waiting_, now) ? running_.due(now) : std::nullopt;
     };
-    for (int n = 0; n < looked_at_once && (id = next_to_gain()); ++n) ask_for_gain(*id, now);
+    for (int n = 0; n < looked_at_once; ++n) {
+        const bool runs = (id = next_to_gain()).has_value();
+        if (!runs && !(id = waiting_.due(now))) break;
+        turns_.had(runs);
+        runs ? ask_for_gain(*id, now) : ask_about(*id, now);
+    }
     Nanos next = waiting_.next();
-    if (!waiting_.has_due(now)) next = std::min(next, running_.next());
+    if (turns_.may_run(waiting_, now)) next = std::min(next, running_.next());
     if (next == Nanos::never())
         timer_.cancel();
     else
@@ -174,7 +178,10 @@ void OfferDesk::ask_about(const JobId& id, Nanos now) {
     if (!job || !market::SiteMoves::could_wait(*job)) return waiting_.forget(id);
     if (!market::SiteMoves::waits(*job) || !is_free(market_, *job)) return waiting_.later(id, now);
     const std::vector<std::string> sites = sites_for(*job, now);
-    if (sites.empty()) return waiting_.later(id, now);
+    if (sites.empty()) {
+        say_until_when(*job, now);
+        return waiting_.later(id, now);
+    }
     ask(waiting_, *job, sites, now);
 }
 
@@ -191,10 +198,14 @@ void OfferDesk::ask_for_gain(const JobId& id, Nanos now) {
     }
     const std::vector<std::string> sites = sites_for(*job, now);
     if (!sites.empty()) return ask(running_, *job, sites, now);
-    const market::Reason rests =
-        market_.site_rests(*job, sites_.that_let_come(*job->record.report.terms.sites), now);
-    if (!rests.empty()) market_.say_of_sites(id, rests);
+    say_until_when(*job, now);
     running_.later(id, now);
+}
+
+void OfferDesk::say_until_when(const market::Job& job, Nanos now) {
+    const market::Reason rests =
+        market_.site_rests(job, sites_.that_let_come(*job.record.report.terms.sites), now);
+    if (!rests.empty()) market_.say_of_sites(job.id(), rests);
 }
 
 Status OfferDesk::answered(const Connection& c, const wire::Frame& f) {
@@ -256,6 +267,7 @@ Status OfferDesk::asked(uint64_t number, const Connection& c, const wire::Frame&
 // Each takes as long as a decision.
 bool OfferDesk::answer() {
     const Nanos until = Loop::now() + Nanos::from_ms(5);
+    they_are_back(Loop::now());
     if (!own_.empty()) answer_own(Loop::now());
     while (!questions_.empty()) {
         const Question q = std::move(questions_.front());
@@ -267,6 +279,16 @@ bool OfferDesk::answer() {
         if (Loop::now() >= until) break;
     }
     return !questions_.empty();
+}
+
+// Other sites are asked about them as about new ones.
+void OfferDesk::they_are_back(Nanos now) {
+    const std::set<JobId> back = market_.lent().take_back_home();
+    for (const JobId& id : back) {
+        waiting_.begin_anew(id, now);
+        running_.begin_anew(id, now);
+    }
+    if (!back.empty()) timer_ = loop_.at(now, [this] { look(); });
 }
 
 // One round begins at a time, and not often.

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <deque>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,12 +54,15 @@ class OfferDesk {
     void ask_for_gain(const JobId& id, Nanos now);
     void ask(OfferRounds& rounds, const market::Job& job, const std::vector<std::string>& sites,
              Nanos now);
+    // `why` says it, if the job rests for all sites.
+    void say_until_when(const market::Job& job, Nanos now);
     std::vector<std::string> sites_for(const market::Job& job, Nanos now) const;
     void take_ended(OfferRounds& rounds, Nanos now);
     void give(const OfferRounds& rounds, const market::Job& job, const OfferRounds::Answer& best,
               Nanos now);
     void look();
     void answer_own(Nanos now);
+    void they_are_back(Nanos now);
 
     Loop& loop_;
     market::Market& market_;
@@ -67,6 +71,7 @@ class OfferDesk {
     JournalDb& state_;
     StepTaker& steps_;
     OfferRounds waiting_, running_;
+    OfferTurns turns_;
     std::deque<Question> questions_;
     std::deque<JobId> own_;  // jobs at peers: what would they get at home
     Timer timer_;

@@ -23,6 +23,7 @@ struct SiteNet {
         World w;
         SiteTerms terms;  // of each of its peers here
         OfferRounds waiting{1}, running{2, OfferRounds::of_running};
+        OfferTurns turns;
         std::map<JobId, Nanos> frozen_since;  // its jobs that lie elsewhere
     };
     struct Change {  // a job is at another site than before
@@ -86,21 +87,17 @@ struct SiteNet {
         const Nanos before = words.empty() ? now : words.back().first;
         words.emplace_back(std::max(before, now + delay()), std::move(word));
     }
-    uint64_t number(Site& site, const JobId& guest) {
-        const Job* const job = site.w.market->find(guest);
-        return job ? job->record.loan->number : 0;
-    }
     bool said(Site& from, const Send& send) {
         const std::string to(of_site(send.node).site);
         if (to.empty()) return false;
         if (const auto* order = std::get_if<Order>(&send.message)) {
             if (order->id.home != send.node) return true;
-            say(from.name, to, [this, &from, to, o = *order, n = number(from, order->id)] {
+            say(from.name, to, [this, &from, to, o = *order, n = send.number] {
                 take_order(from.name, at(to), o, n);
             });
         }
         if (const auto* note = std::get_if<JobNote>(&send.message))
-            say(from.name, to, [this, &from, to, w = SiteNote{*note, {}, number(from, note->id)}] {
+            say(from.name, to, [this, &from, to, w = SiteNote{*note, {}, send.number}] {
                 take_note(from.name, at(to), w);
             });
         return true;
@@ -236,41 +233,51 @@ struct SiteNet {
             const JobReport& r = job.record.report;
             if (SiteMoves::could_wait(job))
                 x.waiting.note(id, r.uid, r.terms, now);
-            else
+            else if (job.record.loan->site.empty() || r.phase == JobPhase::finished)
                 x.waiting.forget(id);
             if (SiteMoves::could_gain(job))
                 x.running.note(id, r.uid, r.terms, now);
             else if (!is_on_its_way(job))
                 x.running.forget(id);
         }
+        for (const JobId& id : x.w.market->lent().take_back_home()) {
+            x.waiting.begin_anew(id, now);
+            x.running.begin_anew(id, now);
+        }
         end_rounds(x, x.waiting);
         end_rounds(x, x.running);
-        while (const auto id = x.waiting.due(now)) {
-            const Job* const job = x.w.market->find(*id);
-            if (!job)
-                x.waiting.forget(*id);
-            else if (!SiteMoves::waits(*job) || job->record.order)
-                x.waiting.later(*id, now);
-            else
-                ask(x, x.waiting, *job);
-        }
-        while (!x.waiting.has_due(now)) {
-            const auto id = x.running.due(now);
-            if (!id) break;
-            const Job* const job = x.w.market->find(*id);
-            if (!job) {
-                x.running.forget(*id);
-            } else if (!SiteMoves::may_gain(*job) || !x.w.market->lent().may_move(*job)) {
-                x.running.later(*id, now);
-            } else if (!is_lent(*job)) {
-                ask(x, x.running, *job);
+        for (;;) {
+            if (const auto runs =
+                    x.turns.may_run(x.waiting, now) ? x.running.due(now) : std::optional<JobId>()) {
+                x.turns.had(true);
+                look_at_running(x, *runs);
+            } else if (const auto waits = x.waiting.due(now)) {
+                x.turns.had(false);
+                look_at_waiting(x, *waits);
             } else {
-                SiteOffer offer = x.w.market->offer_home(*job, now);
-                offer.number = x.running.begin(*id, {""}, x.w.market->site_wish(*job, now), now);
-                (void)x.running.answer("", offer, now);
-                end_rounds(x, x.running);
+                break;
             }
         }
+    }
+    void look_at_waiting(Site& x, const JobId& id) {
+        const Job* const job = x.w.market->find(id);
+        if (!job)
+            x.waiting.forget(id);
+        else if (!SiteMoves::waits(*job) || job->record.order)
+            x.waiting.later(id, now);
+        else
+            ask(x, x.waiting, *job);
+    }
+    void look_at_running(Site& x, const JobId& id) {
+        const Job* const job = x.w.market->find(id);
+        if (!job) return x.running.forget(id);
+        if (!SiteMoves::may_gain(*job) || !x.w.market->lent().may_move(*job))
+            return x.running.later(id, now);
+        if (!is_lent(*job)) return ask(x, x.running, *job);
+        SiteOffer offer = x.w.market->offer_home(*job, now);
+        offer.number = x.running.begin(id, {""}, x.w.market->site_wish(*job, now), now);
+        (void)x.running.answer("", offer, now);
+        end_rounds(x, x.running);
     }
 
     // -- time

@@ -32,18 +32,13 @@ struct SitePair {
             if (of_site(send.node).site.empty()) return false;
             if (!link) return true;
             if (const auto* order = std::get_if<Order>(&send.message))
-                to_lab.push_back([this, o = *order, n = number(order->id)] { order_at_lab(o, n); });
+                to_lab.push_back([this, o = *order, n = send.number] { order_at_lab(o, n); });
             if (const auto* note = std::get_if<JobNote>(&send.message))
-                to_lab.push_back(
-                    [this, w = SiteNote{*note, {}, number(note->id)}] { note_at_lab(w); });
+                to_lab.push_back([this, w = SiteNote{*note, {}, send.number}] { note_at_lab(w); });
             return true;
         };
         lab.elsewhere = [](const Send& send) { return !of_site(send.node).site.empty(); };
         lab.after_step = [this] { carry(); };
-    }
-    uint64_t number(const JobId& guest) const {
-        const Job* const job = uni.market->find(guest);
-        return job ? job->record.loan->number : 0;
     }
     void carry() {
         for (auto& word : lab.market->lent().take_words())

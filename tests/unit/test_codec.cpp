@@ -115,8 +115,8 @@ START_TEST(prices_counts_and_enums_out_of_range_are_named) {
     r.where = "N1";
     ck_assert_text(refused(r), "JobReport: where: not a node name");
     ck_assert_text(refused(wire::Signal{0}), "Signal: number: 0 is not in 1 to 64");
-    ck_assert_text(refused(Change{{"n1", 1}, 32768, {}}),
-                   "Change: fields: 32768 is not in 1 to 32767");
+    ck_assert_text(refused(Change{{"n1", 1}, 131072, {}}),
+                   "Change: fields: 131072 is not in 1 to 131071");
     ck_assert_text(refused(Expel{{"n1", 0}, {1}}),
                    "Expel: id: 0 is not in 1 to 4611686018427387904");
 }

@@ -7,6 +7,8 @@
 // Long: the judge of random markets stands beside the single moves that it is made of.
 #include <cmath>
 
+#include "agentd/wire/codec.hpp"
+#include "agentd/wire/messages.hpp"
 #include "kernel/base/rng.hpp"
 #include "tests/unit/site_net.hpp"
 #include "tests/unit/site_pair.hpp"
@@ -432,13 +434,283 @@ END_TEST
 
 namespace {
 
+// lab's job runs on its n1, and uni has room.
+struct Two : SitePair {
+    JobId job, guest;
+    Two() {
+        lab.add_node("n1", 100, 1);
+        uni.add_node("n1", 100, 1, 2);
+        set_link(true);
+        run(s(4));
+        job = lab.submit("n1", 20);
+        guest = {"lab:n1", job.seq};
+        run(s(20));
+        ck_assert_text(lab.where(job), "n1");
+    }
+    Result<std::string> to_uni_by_hand() { return lab.market->move(job, "uni:", false, 0); }
+    bool is_owed() { return LentJobs::is_unsettled(*lab.market->find(job), "uni"); }
+};
+
+}  // namespace
+
+START_TEST(a_silent_peer_that_had_a_job_holds_it_up_for_a_minute_and_hears_the_end_later) {
+    Two p;
+    ck_assert(p.to_uni_by_hand().has_value());
+    p.run(s(30));
+    ck_assert_text(p.lab.where(p.job), "uni:n1");
+    const uint64_t number = p.loan(p.job).number;
+    p.set_link(false);
+    ck_assert(p.lab.market->freeze(p.job, false, 0).has_value());
+    p.run(s(20));
+    ck_assert_text(p.loan(p.job).site, "uni");
+    ck_assert(p.loan(p.job).over && !p.is_owed());
+    p.run(s(60));
+    ck_assert_text(p.loan(p.job).site, "");
+    ck_assert(p.is_owed());
+    ck_assert_text(p.lab.where(p.job), "n1");
+    // It may go anywhere but there, also after a restart.
+    SitePair::restart(p.lab);
+    p.run(s(5));
+    const LentJobs& lent = p.lab.market->lent();
+    const Job& job = *p.lab.market->find(p.job);
+    ck_assert(p.is_owed() && !lent.may_go(job, "uni", p.lab.now + s(7'200)));
+    ck_assert(lent.may_go(job, "far", p.lab.now));
+    const auto refused = p.to_uni_by_hand();
+    ck_assert(!refused &&
+              refused.error().message.find("not settled with site uni yet") != std::string::npos);
+    ck_assert_text(p.at_uni(p.job), "running");
+    p.set_link(true);
+    p.run(s(2));
+    ck_assert_text(p.at_uni(p.job), "finished");
+    ck_assert(!p.is_owed());
+    // It hears how long the job has run there, and not of its time at home since.
+    // It hears how long the job has run there, and not of its time at home since.
+    ck_assert(p.uni.market->find(p.guest)->record.report.stats.run_time ==
+              job.record.loan->visits[0].run);
+    ck_assert(p.to_uni_by_hand().has_value());
+    p.run(s(30));
+    ck_assert_text(p.lab.where(p.job), "uni:n1");
+    ck_assert(p.loan(p.job).number > number);
+}
+END_TEST
+
+START_TEST(a_peer_to_which_a_job_never_came_does_not_hold_it_up) {
+    Two p;
+    ck_assert(p.to_uni_by_hand().has_value());
+    p.set_link(false);
+    p.run(s(32));
+    ck_assert_text(p.loan(p.job).site, "");
+    ck_assert(p.is_owed() &&
+              p.lab.market->lent().may_go(*p.lab.market->find(p.job), "far", p.lab.now));
+    p.set_link(true);
+    p.run(s(2));
+    ck_assert(!p.is_owed());
+}
+END_TEST
+
+START_TEST(a_site_that_has_too_much_to_do_has_not_failed) {
+    for (const CauseCode code : {CauseCode::too_many, CauseCode::not_possible}) {
+        Two p;
+        const JobId waits = p.lab.submit("n1", 2);
+        p.run(s(2));
+        ck_assert_text(p.lab.where(waits), "waiting");
+        p.set_link(false);
+        ck_assert(p.lab.market->lend(waits, "uni", p.lab.now).has_value());
+        SiteNote no;
+        no.note.id = waits;
+        no.number = p.loan(waits).number;
+        no.no = souk::Cause(code, "again in a moment");
+        p.lab.market->site_note("uni", no, p.lab.now);
+        ck_assert_text(p.loan(waits).site, "");
+        ck_assert_uint_eq(p.loan(waits).visits.size(), 1);
+        ck_assert_uint_eq(p.loan(waits).visits[0].tries, code == CauseCode::too_many ? 0 : 1);
+    }
+}
+END_TEST
+
+START_TEST(a_late_word_of_a_stay_before_changes_nothing) {
+    Two p;
+    std::vector<std::pair<uint64_t, bool>> notes;  // stay, settled
+    p.uni.elsewhere = [&, was = p.uni.elsewhere](const Send& send) {
+        if (const auto* note = std::get_if<JobNote>(&send.message))
+            notes.emplace_back(send.number, note->settled);
+        return was(send);
+    };
+    ck_assert(p.to_uni_by_hand().has_value());
+    p.run(s(30));
+    const uint64_t first = p.loan(p.job).number;
+    SiteJob late{p.lab.jobs.at(p.job).report, {}, {}, first};
+    ck_assert(p.lab.market->move(p.job, "n1", false, 0).has_value());
+    p.run(s(20));
+    ck_assert(std::ranges::find(notes, std::pair(first, true)) != notes.end());
+    ck_assert(p.to_uni_by_hand().has_value());
+    p.run(s(30));
+    const uint64_t second = p.loan(p.job).number;
+    ck_assert(second > first && std::ranges::find(notes, std::pair(second, false)) != notes.end());
+    late.report.phase = JobPhase::finished;
+    late.report.where.clear();
+    p.job_at_uni(late);
+    p.run(s(2));
+    ck_assert_text(p.at_uni(p.job), "running");
+    ck_assert_uint_eq(p.uni.market->find(p.guest)->record.loan->number, second);
+}
+END_TEST
+
+START_TEST(a_change_of_sites_keeps_what_is_not_said) {
+    JobTerms terms;
+    terms.sites = SiteWish{"any", true, false, Money::units(7)};
+    const auto with = [&](uint32_t fields, const SiteWish& wish) {
+        wire::Change change{{"n1", 1}, fields, {}};
+        change.terms.max_price = Money::units(1);
+        change.terms.sites = wish;
+        const auto heard = wire::unpack<wire::Change>(wire::pack(change));
+        ck_assert(heard.has_value());
+        return *wire::changed(terms, *heard).sites;
+    };
+    const SiteWish all{"uni", false, true, Money::units(9)};
+    using wire::Change;
+    ck_assert(with(Change::sites, all) == (SiteWish{"uni", true, false, Money::units(7)}));
+    ck_assert(with(Change::sites_prefer, all) == (SiteWish{"any", false, true, Money::units(7)}));
+    ck_assert(with(Change::sites_within, all) == (SiteWish{"any", true, false, Money::units(9)}));
+    ck_assert(with(Change::max_price, all) == *terms.sites);
+    ck_assert(with(Change::all, all) == all);
+}
+END_TEST
+
+START_TEST(a_lower_price_for_other_sites_holds_during_a_stay) {
+    Uneven p;
+    p.run(s(60));
+    ck_assert_text(p.place(), "uni:n1");
+    const Job& job = *p.at("lab").w.market->find(p.job);
+    ck_assert(job.record.price == Money::units(5));
+    p.set_link("lab", "uni", false);
+    JobReport& r = p.at("lab").w.jobs.at(p.job).report;
+    r.terms.sites.edit().within = Money::units(3);
+    p.at("lab").w.tell(p.at("lab").w.jobs.at(p.job));
+    p.run(s(2));
+    ck_assert_text(p.place(), "uni:n1");
+    ck_assert(job.record.price == Money::units(3));
+    // At home it bids its whole price again.
+    p.set_link("lab", "uni", true);
+    p.run(s(60));
+    ck_assert_text(p.place(), "n1");
+    ck_assert(job.record.price == Money::units(5) && job.bid == Money::units(20));
+}
+END_TEST
+
+START_TEST(each_tenth_turn_is_that_of_a_job_that_runs) {
+    OfferRounds waiting(1), running(2, OfferRounds::of_running);
+    OfferTurns turns;
+    JobTerms terms;
+    for (uint64_t n = 1; n <= 5'000; ++n) waiting.note({"n1", n}, 1, terms, s(1));
+    for (uint64_t n = 1; n <= 50; ++n) running.note({"n2", n}, 1, terms, s(1));
+    size_t waits = 0, runs = 0;
+    for (Nanos now = s(40); now < s(640); now = now + Nanos::from_ms(100)) {
+        waiting.tick(now);
+        running.tick(now);
+        ck_assert(waiting.has_due(now));
+        const auto gains = turns.may_run(waiting, now) ? running.due(now) : std::nullopt;
+        if (gains) {
+            (void)running.begin(*gains, {"uni"}, {}, now);
+            turns.had(true);
+            ++runs;
+        } else if (const auto id = waiting.due(now)) {
+            (void)waiting.begin(*id, {"uni"}, {}, now);
+            turns.had(false);
+            ++waits;
+        }
+    }
+    ck_assert_msg(runs >= 200 && waits >= 9 * (runs - 1), "%zu and %zu", runs, waits);
+}
+END_TEST
+
+START_TEST(a_job_that_comes_back_is_asked_about_as_a_new_one) {
+    SiteNet p({"far", "lab", "uni"});
+    for (const char* name : {"far", "lab", "uni"}) p.at(name).w.add_node("n1", 100, 1);
+    p.set_owner("far", "n1", false, 1);
+    p.run(s(5));
+    p.submit("lab", 50, Nanos::never(), {});
+    p.run(s(5));
+    SiteWish stays = any_site;
+    stays.stays = true;
+    const JobId job = p.submit("lab", 20, Nanos::never(), stays);
+    p.run(s(90));
+    ck_assert_text(p.where("lab", job), "uni:n1");
+    p.run(s(3'650));
+    p.set_owner("far", "n1", true, 1);
+    p.set_owner("uni", "n1", false, 1);
+    const Loan* loan = nullptr;
+    for (int n = 0; n < 120 && !(loan && loan->site.empty()); ++n) {
+        p.step();
+        loan = &*p.at("lab").w.market->find(job)->record.loan;
+    }
+    ck_assert_text(loan->site, "");
+    p.run(s(15));
+    ck_assert_text(p.where("lab", job), "far:n1");
+}
+END_TEST
+
+START_TEST(a_job_that_comes_home_takes_the_place_that_its_bid_wins_then) {
+    Uneven p;
+    p.run(s(60));
+    ck_assert_text(p.place(), "uni:n1");
+    p.run(s(3'700));
+    p.delay = [] { return s(4); };
+    // It is slower than the place that is named at first, and the move still pays.
+    p.at("lab").w.add_node("n2", 800, 5);
+    NodeName named;
+    p.decided = [&](SiteNet::Site&, const JobId&, const SiteNet::Gain& g) {
+        if (!g.to.empty() || !named.empty()) return;
+        named = *p.at("lab").w.market->lent().comes_back(*p.at("lab").w.market->find(p.job));
+        p.at("lab").w.add_node("n3", 700, 5);
+        p.set_owner("lab", "n2", false, 5);
+    };
+    for (int n = 0; n < 700 && named.empty(); ++n) p.step();
+    ck_assert_text(named, "n2");
+    p.run(s(29));
+    ck_assert_msg(p.place() == "n3", "%s: %s", p.place().c_str(), p.why().c_str());
+}
+END_TEST
+
+START_TEST(a_move_that_comes_to_nothing_is_not_said_to_have_been) {
+    const auto begins = [](Uneven& p) {
+        p.delay = [] { return s(1); };
+        bool goes = false;
+        p.decided = [&](SiteNet::Site&, const JobId&, const SiteNet::Gain&) { goes = true; };
+        for (int n = 0; n < 100 && !goes; ++n) p.step();
+        ck_assert(goes && p.says("moved for a gain: uni saves"));
+        p.decided = nullptr;
+    };
+    {  // somebody wishes otherwise
+        Uneven p;
+        begins(p);
+        ck_assert(p.at("lab").w.market->thaw(p.job, "", false, 0).has_value());
+        ck_assert_msg(!p.says("moved for a gain") && p.says("came to nothing"), "%s",
+                      p.why().c_str());
+    }
+    {  // its order fails
+        Uneven p;
+        p.at("lab").w.refuse = [](const Order& o) -> std::optional<OrderFailed> {
+            return OrderFailed{o.id, o.seq, o.node, "the image is damaged"};
+        };
+        begins(p);
+        p.run(s(15));
+        ck_assert_text(p.place(), "n1");
+        ck_assert_msg(!p.says("moved for a gain") && p.says("came to nothing: the image is"), "%s",
+                      p.why().c_str());
+    }
+}
+END_TEST
+
+namespace {
+
 // Three or four sites at random, and their judge.
 struct Bazaar : SiteNet {
     Rng rng;
     std::vector<std::string> names;
     std::map<std::string, std::vector<JobId>> jobs;
     std::map<std::string, std::map<JobId, std::map<std::string, Nanos>>> left;  // site, when
-    size_t gains = 0, back = 0;
+    size_t gains = 0, back = 0, compared = 0, most_trips = 0, looked = 0;
     bool calm = false;
 
     static std::vector<std::string> names_of(uint64_t seed) {
@@ -490,7 +762,7 @@ struct Bazaar : SiteNet {
                     left[name][id][i == 0 ? std::string() : all[i - 1].to] = all[i].at;
     }
     // No more trips than the bound in any span, and none but from home or to it.
-    void is_bounded() const {
+    void is_bounded() {
         for (const auto& [name, of] : changes)
             for (const auto& [id, all] : of) {
                 std::vector<Nanos> out;
@@ -501,6 +773,7 @@ struct Bazaar : SiteNet {
                     if (!c.to.empty()) out.push_back(c.at);
                     at = c.to;
                 }
+                most_trips = std::max(most_trips, out.size());
                 for (size_t i = 0; i < out.size(); ++i)
                     for (size_t j = i; j < out.size(); ++j) {
                         const int64_t most = LentJobs::trips_at_once +
@@ -514,7 +787,7 @@ struct Bazaar : SiteNet {
     }
     // While nothing is under way: a site's own job that could run does not wait beside a job of
     // another site that bids less.
-    void own_come_first() const {
+    void own_come_first() {
         for (const auto& [name, site] : sites) {
             const Market& market = *site.w.market;
             const auto& all = market.jobs();
@@ -536,6 +809,7 @@ struct Bazaar : SiteNet {
                         continue;
                     const Node* const node = market.find_node(guest.record.report.where);
                     if (!node || !Places::usable(*node) || !guest.reported) continue;
+                    ++compared;
                     const bool wins = own.bid > guest.bid && own.bid >= node->record.report.reserve;
                     ck_assert_msg(!wins, "%s: %s waits at %ld beside %s at %ld: %s", name.c_str(),
                                   id.text().c_str(), own.bid.micro, other.text().c_str(),
@@ -543,6 +817,31 @@ struct Bazaar : SiteNet {
                 }
             }
         }
+    }
+    // While no word is under way, one market at most has each job run on its nodes.
+    void one_has_it() {
+        const auto is_out = [](const auto& way) { return !way.second.empty(); };
+        if (std::ranges::any_of(ways, is_out)) return;
+        for (const std::string& one : names)
+            for (const std::string& other : names)
+                if (one < other && !is_up(one, other)) return;
+        for (const auto& [name, of] : jobs)
+            for (const JobId& id : of) {
+                std::string have;
+                size_t n = 0;
+                for (auto& [other, peer] : sites) {
+                    const JobId there = other == name ? id : JobId{name + ":" + id.home, id.seq};
+                    const Job* const job = peer.w.market->find(there);
+                    if (!job || job->phase() != JobPhase::running ||
+                        !of_site(job->record.report.where).site.empty())
+                        continue;
+                    have += " " + other;
+                    ++n;
+                }
+                ck_assert_msg(n <= 1, "%s of %s runs at%s", id.text().c_str(), name.c_str(),
+                              have.c_str());
+                looked += n;
+            }
     }
     std::string any() { return names[rng.below(names.size())]; }
     NodeName any_node(const std::string& site) {
@@ -633,7 +932,11 @@ struct Bazaar : SiteNet {
     }
 };
 
-void play(uint64_t seed, size_t& gains, size_t& back, size_t& moves) {
+struct Played {
+    size_t gains = 0, back = 0, moves = 0, compared = 0, looked = 0, most_trips = 0;
+};
+
+void play(uint64_t seed, Played& sum) {
     Bazaar b(seed);
     for (const Nanos end = b.now + s(2 * 3'600); b.now < end;) {
         b.event();
@@ -641,6 +944,7 @@ void play(uint64_t seed, size_t& gains, size_t& back, size_t& moves) {
             b.step();
             b.note_left();
             b.own_come_first();
+            b.one_has_it();
         }
     }
     // With owners and bids as they are all comes to rest: the last hour sees no move.
@@ -655,9 +959,12 @@ void play(uint64_t seed, size_t& gains, size_t& back, size_t& moves) {
     b.agree();
     b.own_come_first();
     b.is_bounded();
-    gains += b.gains;
-    back += b.back;
-    moves += b.moves();
+    sum.gains += b.gains;
+    sum.back += b.back;
+    sum.moves += b.moves();
+    sum.compared += b.compared;
+    sum.looked += b.looked;
+    sum.most_trips = std::max(sum.most_trips, b.most_trips);
     // All end, once, and nobody has a job that is no more.
     for (const auto& [name, of] : b.jobs)
         for (const JobId& id : of)
@@ -680,27 +987,41 @@ START_TEST(random_markets_move_jobs_within_the_bound_for_gains_alone_and_come_to
     const uint64_t seeds = wished ? std::stoull(wished) : 8;
     const char* const from = getenv("SOUK_SITE_GAINS_FROM");
     const uint64_t first = from ? std::stoull(from) : 1;
-    size_t gains = 0, back = 0, moves = 0;
+    Played sum;
     for (uint64_t seed = first; seed < first + seeds; ++seed) {
         if (wished) fprintf(stderr, "seed %d\n", static_cast<int>(seed));
-        play(seed, gains, back, moves);
+        play(seed, sum);
     }
     if (wished)
-        fprintf(stderr, "%zu gains, %zu of them back home, %zu moves\n", gains, back, moves);
-    if (seeds >= 8) ck_assert(gains > 40 && back > 10 && moves > 150);
+        fprintf(stderr,
+                "%zu gains, %zu of them back home, %zu moves, %zu trips of one job at most\n"
+                "%zu own jobs beside guests, %zu looks at who has a job\n",
+                sum.gains, sum.back, sum.moves, sum.most_trips, sum.compared, sum.looked);
+    // The judge has had something to judge.
+    if (seeds < 8) return;
+    ck_assert(sum.gains > 40 && sum.back > 10 && sum.moves > 150);
+    ck_assert_msg(sum.compared > 1'000 && sum.looked > 1'000 && sum.most_trips >= 6,
+                  "%zu, %zu and %zu trips", sum.compared, sum.looked, sum.most_trips);
 }
 END_TEST
 
-UNIT_SUITE_LONG(site_gains, 240, a_gain_is_what_a_reference_with_fractions_says,
-                no_numbers_make_a_gain_that_is_none,
-                a_running_job_goes_where_it_ends_earlier_and_stays_there,
-                a_job_moves_for_no_gain_that_is_less_than_the_move_costs_or_not_wanted,
-                a_frozen_job_goes_on_at_a_site_that_has_a_place,
-                a_site_that_took_a_job_and_gave_it_no_place_is_asked_again_after_pauses,
-                a_late_no_ends_no_newer_question,
-                a_job_comes_again_to_a_new_account_and_both_sites_charge_the_same,
-                a_job_that_comes_home_for_a_gain_displaces_nobody_who_bids_more,
-                a_peer_that_does_not_let_a_job_go_has_few_others_make_room_for_it,
-                a_site_that_was_left_lately_must_gain_twice_as_much_and_trips_have_a_bound,
-                trips_to_ever_other_sites_have_a_bound,
-                random_markets_move_jobs_within_the_bound_for_gains_alone_and_come_to_rest);
+UNIT_SUITE_LONG(
+    site_gains, 240, a_gain_is_what_a_reference_with_fractions_says,
+    no_numbers_make_a_gain_that_is_none, a_running_job_goes_where_it_ends_earlier_and_stays_there,
+    a_job_moves_for_no_gain_that_is_less_than_the_move_costs_or_not_wanted,
+    a_frozen_job_goes_on_at_a_site_that_has_a_place,
+    a_site_that_took_a_job_and_gave_it_no_place_is_asked_again_after_pauses,
+    a_late_no_ends_no_newer_question,
+    a_job_comes_again_to_a_new_account_and_both_sites_charge_the_same,
+    a_job_that_comes_home_for_a_gain_displaces_nobody_who_bids_more,
+    a_peer_that_does_not_let_a_job_go_has_few_others_make_room_for_it,
+    a_site_that_was_left_lately_must_gain_twice_as_much_and_trips_have_a_bound,
+    trips_to_ever_other_sites_have_a_bound,
+    a_silent_peer_that_had_a_job_holds_it_up_for_a_minute_and_hears_the_end_later,
+    a_peer_to_which_a_job_never_came_does_not_hold_it_up,
+    a_site_that_has_too_much_to_do_has_not_failed, a_late_word_of_a_stay_before_changes_nothing,
+    a_change_of_sites_keeps_what_is_not_said, a_lower_price_for_other_sites_holds_during_a_stay,
+    each_tenth_turn_is_that_of_a_job_that_runs, a_job_that_comes_back_is_asked_about_as_a_new_one,
+    a_job_that_comes_home_takes_the_place_that_its_bid_wins_then,
+    a_move_that_comes_to_nothing_is_not_said_to_have_been,
+    random_markets_move_jobs_within_the_bound_for_gains_alone_and_come_to_rest);

@@ -109,7 +109,8 @@ std::string wrong_with_waits(const SrunOptions& o, bool no_new_job) {
 
 // Says which option lacks another one; empty: none does.
 std::string lacking_with(const SrunOptions& o) {
-    if (o.prefers && o.terms.sites->names.empty())
+    const uint32_t chooses = wire::Change::sites_prefer | wire::Change::sites_within;
+    if ((o.given & chooses) != 0 && o.terms.sites->names.empty())
         return "--prefer and --within need --sites: whose offers to choose from";
     if (o.terms.pace && (o.terms.budget.micro == 0 || o.terms.finish.ns == 0))
         return "--pace needs --budget and --finish: what to spread, and until when";

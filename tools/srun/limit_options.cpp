@@ -258,7 +258,7 @@ std::vector<Option> needs_options(SrunOptions& o) {
                  return fail("it is finish, cost or stay");
              o.terms.sites.edit().cheapest = word == "cost";
              o.terms.sites.edit().stays = word == "stay";
-             o.prefers = true;
+             o.given |= wire::Change::sites_prefer;
              return {};
          }},
         {0, "within", "PRICE",
@@ -266,7 +266,7 @@ std::vector<Option> needs_options(SrunOptions& o) {
          [&o](const char* text) -> Status {
              TRY_ASSIGN(o.terms.sites.edit().within, parse_money(text));
              if (o.terms.sites->within <= Money{}) return fail("it must be more than 0");
-             o.prefers = true;
+             o.given |= wire::Change::sites_within;
              return {};
          }},
         {0, "nodes", "NODE,...", "only on these nodes",

@@ -71,7 +71,6 @@ struct SrunOptions {
     // is mpirun, which does so
     bool exec = false, mpi = false;
     bool net_given = false;
-    bool prefers = false;                // --prefer, --within
     Nanos check_for = Nanos::from_s(2);  // --check
     int32_t jobs = 1;                    // --quote
     Nanos patience = Nanos::from_s(300);
