@@ -298,7 +298,7 @@ Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Fram
     }
     if (f.type == wire::frame::ctl_reply) return sites_.answered(c, f);
     if (f.type == wire::frame::site_terms) {
-        const Status told = sites_.told_terms(c, f);
+        Status told = sites_.told_terms(c, f);
         offers_.peer_came();
         return told;
     }

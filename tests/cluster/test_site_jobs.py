@@ -295,7 +295,13 @@ def test_both_books_agree_and_a_payment_is_in_both_when_both_say_so(full, tmp_pa
     until("it is gone", lambda: "it_paid" not in uni.peers()["lab"] and
           "we_paid" not in lab.peers()["uni"])
     assert payments(lab) == [due] and payments(uni) == [-due]
-    # both are killed between the payee's word and the payer's hearing of it
+    killed_between(lab, uni, settle, due)
+    books_as_files(lab, uni, tmp_path)
+    begins_anew(lab, uni, settle)
+
+
+def killed_between(lab, uni, settle, due):
+    """Both markets die between the payee's word and the payer's hearing of it."""
     settle(lab, "uni", "--amount", "2")
     until("uni hears of it", lambda: uni.peers()["lab"].get("it_paid"))
     with contextlib.suppress(ProcessLookupError), stopped(lab):
@@ -307,12 +313,10 @@ def test_both_books_agree_and_a_payment_is_in_both_when_both_say_so(full, tmp_pa
     for site, peer in ((lab, "uni"), (uni, "lab")):
         site.until_connected(peer)
         assert compare(site, peer)[0]["differences"] == []
-    books_as_files(lab, uni, tmp_path)
-    begins_anew(lab, uni, settle)
 
 
 def begins_anew(lab, uni, settle):
-    """Who is removed and added again owes nothing, and no payment of before is confirmed again."""
+    """A peer that is removed and added again owes nothing of before."""
     settled_before = payments(lab)
     lab.market.tool("souk", "peer", "remove", "uni")
     uni.market.tool("souk", "peer", "remove", "lab")
