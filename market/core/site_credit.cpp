@@ -2,6 +2,7 @@
 #include "market/core/site_credit.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "market/core/bill.hpp"
 
@@ -24,8 +25,12 @@ Money open_of(const Job& job, Nanos now) {
 
 }  // namespace
 
-void SiteCredit::know(const std::string& site, uint32_t account, std::optional<Money> most) {
-    peers_[site] = {account, most};
+void SiteCredit::know(const std::string& site, uint32_t account, std::optional<Money> most,
+                      Money nodes_had) {
+    Peer& peer = peers_[site];
+    peer.account = account;
+    peer.most = most;
+    peer.nodes_had = nodes_had;
     changed();
 }
 
@@ -36,18 +41,23 @@ void SiteCredit::forget(const std::string& site) {
     peers_.erase(it);
 }
 
-Money SiteCredit::posted(const std::string& site) const {
-    const auto peer = peers_.find(site);
-    if (peer == peers_.end()) return {};
-    Money owed = Money{} - ledger_.balance(Holder::user(peer->second.account));
+Money SiteCredit::held_by_nodes(const std::string& site) const {
+    Money held;
     const std::string prefix = site + ":";
     const auto& accounts = ledger_.accounts();
     for (auto it = accounts.lower_bound(Holder::provider(prefix));
          it != accounts.end() && it->first.kind == Holder::Kind::node &&
          it->first.node.starts_with(prefix);
          ++it)
-        owed -= it->second.balance;
-    return owed;
+        held += it->second.balance;
+    return held;
+}
+
+Money SiteCredit::posted(const std::string& site) const {
+    const auto peer = peers_.find(site);
+    if (peer == peers_.end()) return {};
+    const Money earned = held_by_nodes(site) - peer->second.nodes_had;
+    return Money{} - ledger_.balance(Holder::user(peer->second.account)) - earned;
 }
 
 Money SiteCredit::owed(const std::string& site, Nanos now) const {
@@ -65,12 +75,16 @@ Money SiteCredit::owed(const std::string& site, Nanos now) const {
 souk::Cause SiteCredit::why_not(const std::string& site, Nanos now) const {
     const auto peer = peers_.find(site);
     if (peer == peers_.end() || !peer->second.most) return {};
-    const Money owed = this->owed(site, now);
-    if (owed < *peer->second.most) return {};
+    if (owed(site, now) < *peer->second.most) return {};
+    // The job's user is shown this, who need not know what sites owe.
     return souk::Cause(CauseCode::not_allowed,
-                       "your site owes " + format_money(std::max(Money{}, owed)) +
-                           " here, and may owe " + format_money(*peer->second.most) +
-                           " (souk peer settle)");
+                       "your site owes as much as it may here (souk peer settle)");
+}
+
+bool SiteCredit::overstays(const std::string& site, Nanos now) const {
+    const auto peer = peers_.find(site);
+    return peer != peers_.end() && peer->second.over_since != Nanos::never() &&
+           now >= peer->second.over_since + leave_limit;
 }
 
 void SiteCredit::set_over(uint32_t account, bool over) {
@@ -84,21 +98,23 @@ void SiteCredit::set_over(uint32_t account, bool over) {
 void SiteCredit::look(Nanos now) {
     if (now < next_) return;
     next_ = Nanos::never();
-    for (const auto& [site, peer] : peers_) {
+    for (auto& [site, peer] : peers_) {
+        const Nanos over_since = std::exchange(peer.over_since, Nanos::never());
         if (!peer.most) {
             set_over(peer.account, false);
             continue;
         }
         __int128 rate = 0;  // micro-units x ns / hour, as Account has it
-        bool any = false;
+        bool any = false, runs = false;
         each_guest(book_, site, [&](const Job& job) {
             any = true;
-            if (job.run_since != Nanos::never())
-                rate +=
-                    static_cast<__int128>(job.record.price.micro) * job.record.report.terms.cpus;
+            if (job.run_since == Nanos::never()) return;
+            runs = true;
+            rate += static_cast<__int128>(job.record.price.micro) * job.record.report.terms.cpus;
         });
         const Money left = *peer.most - owed(site, now);
         set_over(peer.account, left.micro <= 0);
+        if (runs && left.micro <= 0) peer.over_since = std::min(over_since, now);
         if (!any) continue;
         const __int128 span = rate > 0 && left.micro > 0
                                   ? static_cast<__int128>(left.micro) * hour_ns / rate

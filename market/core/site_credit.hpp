@@ -30,16 +30,25 @@ class SiteCredit {
     SiteCredit(Book& book, const Ledger& ledger, WorkList& work)
         : book_(book), ledger_(ledger), work_(work) {}
 
-    // A site is a peer; `most`: it may owe so much; nullopt: without a bound.
-    void know(const std::string& site, uint32_t account, std::optional<Money> most);
+    // A site is a peer; `most`: it may owe so much; nullopt: without a bound. `nodes_had`: what
+    // held_by_nodes was when it became one.
+    void know(const std::string& site, uint32_t account, std::optional<Money> most,
+              Money nodes_had);
     void forget(const std::string& site);
 
+    // The nodes of the site have earned so much here and not been paid out.
+    Money held_by_nodes(const std::string& site) const;
     // The site owes so much by the receipts; below 0: this one owes it.
     Money posted(const std::string& site) const;
     // The same with what jobs have used since.
     Money owed(const std::string& site, Nanos now) const;
     // Says why nothing more of the site may come; an empty text: it may.
     souk::Cause why_not(const std::string& site, Nanos now) const;
+
+    // Jobs of the site run here long after it has come to its limit. The order that freezes them
+    // goes to their home by way of its own market, which need not pass it on.
+    bool overstays(const std::string& site, Nanos now) const;
+    static constexpr Nanos leave_limit = Nanos::from_s(60);
 
     // Something of what peers owe, or may owe, has changed.
     void changed() { next_ = Nanos{}; }
@@ -50,6 +59,8 @@ class SiteCredit {
     struct Peer {
         uint32_t account = 0;
         std::optional<Money> most;
+        Money nodes_had;
+        Nanos over_since = Nanos::never();  // with jobs that run
     };
     void set_over(uint32_t account, bool over);
 

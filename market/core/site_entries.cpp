@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "kernel/base/cause.hpp"
 #include "kernel/base/fields.hpp"
@@ -150,9 +151,13 @@ std::optional<uint64_t> SiteBookReader::lacks() const {
     return more == expected_.end() ? std::nullopt : std::optional(more->first);
 }
 
+void SiteComparison::Side::add(const Side& other) {
+    run.ns = std::clamp(run.ns + other.run.ns, -rule::span_ns_max, rule::span_ns_max);
+    amount = add_within(amount, other.amount);
+}
+
 void SiteComparison::Side::add(const SiteEntry& e) {
     is = true;
-    from = std::min(from, e.from);
     to = std::max(to, e.to);
     run.ns = std::clamp(run.ns + e.run.ns, -rule::span_ns_max, rule::span_ns_max);
     amount = add_within(amount, e.amount);
@@ -192,7 +197,26 @@ Status SiteComparison::add_theirs(const SiteEntry& e) {
 
 bool SiteComparison::is_open(const Key& key, const Both& both) const {
     if (!std::get<0>(key).empty()) return false;
-    return open_.contains(std::get<1>(key)) || std::max(both.own.to, both.theirs.to) >= open_from_;
+    if (open_.contains(std::get<1>(key))) return true;
+    if (both.own.is) return both.own.to >= open_from_;
+    return both.theirs.to >= open_from_ && both.theirs.to <= until_;
+}
+
+// Each stay may differ by what messages take. Many that differ so to one side are no accident.
+std::optional<std::string> SiteComparison::difference_of_all() const {
+    for (const std::string& debtor : {own_, other_}) {
+        Side own, theirs;
+        for (const auto& [key, both] : stays_) {
+            const auto& [kind, job, node, owes] = key;
+            if (!kind.empty() || owes.substr(0, owes.find('\t')) != debtor) continue;
+            own.add(both.own);
+            theirs.add(both.theirs);
+        }
+        if (is_near(own.amount.micro, theirs.amount.micro, own.run)) continue;
+        return "all stays that site " + debtor + " owes: " + format_money(own.amount) + " here, " +
+               format_money(theirs.amount) + " there, in small parts";
+    }
+    return std::nullopt;
 }
 
 std::optional<std::string> SiteComparison::difference(const Key& key, const Both& both) const {
@@ -209,7 +233,8 @@ std::optional<std::string> SiteComparison::difference(const Key& key, const Both
     if (!b.is)
         return what + format_money(a.amount) + (stay ? span(a) : "") + " here, missing there";
     if (!a.is)
-        return what + "missing here, " + format_money(b.amount) + (stay ? span(b) : "") + " there";
+        return what + "missing here, " + format_money(b.amount) + (stay ? span(b) : "") + " there" +
+               (b.to > until_ ? ", at a time that is yet to come" : "");
     if (!stay && a.amount == b.amount) return std::nullopt;
     if (stay && !is_near(a.run.ns, b.run.ns, a.run))
         return what + span_text(a.run) + " here, " + span_text(b.run) + " there";
@@ -234,6 +259,8 @@ SiteComparison::Summary SiteComparison::summary() const {
         else
             ++s.more;
     }
+    if (s.open == 0 && s.differences.empty())
+        if (auto line = difference_of_all()) s.differences.push_back(std::move(*line));
     return s;
 }
 

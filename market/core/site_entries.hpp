@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "market/core/ledger.hpp"
@@ -27,17 +28,17 @@ namespace souk::market {
 
 struct SiteEntry {
     uint64_t number = 0;    // 1, 2, ... without a gap, among those between these two sites
-    std::string kind;       // of the receipt (to_string)
+    std::string kind;       // the receipt's (to_string)
     std::string job, node;  // full names; "-": none
     Nanos from, to, run;
     Money amount;            // `owes` owes the other so much more by it; below 0: taken back
     std::string owes;        // a site
     uint64_t id = 0;         // settlement: the number of the payer's statement
-    std::string mark = "-";  // of the other's book, as ReceiptMark::text; "-": none was heard
+    std::string mark = "-";  // the other's book, as ReceiptMark::text; "-": none was heard
     bool operator==(const SiteEntry&) const = default;
 };
 
-// Makes the entry of a receipt of site `own`; nullopt: it does not concern that other site, whose
+// Makes the entry of a receipt of site `own`. nullopt: it does not concern that other site, whose
 // account here is `account`. Number, mark and id are the caller's.
 std::optional<SiteEntry> site_entry(const Receipt& receipt, std::string_view own,
                                     std::string_view other, uint32_t account);
@@ -84,9 +85,12 @@ class SiteComparison {
         : own_(std::move(own)), other_(std::move(other)) {}
 
     // Stays that are not over may lack receipts on either side, so they are not compared: those
-    // of these jobs, and those with an entry from then on (Unix time).
+    // of these jobs, and those with an own entry from then on (Unix time). The other's word decides
+    // that only about a stay of which there is no own entry, and only up to `until`: what it says
+    // to be later differs.
     void leave_open(const std::string& job) { open_.insert(job); }
     void leave_open_from(Nanos time) { open_from_ = std::min(open_from_, time); }
+    void expect_until(Nanos time) { until_ = time; }
 
     void add_own(const SiteEntry& entry);
     // Errors: the other's book is no book, or endless.
@@ -105,23 +109,26 @@ class SiteComparison {
   private:
     struct Side {
         bool is = false;
-        Nanos from = Nanos::never(), to, run;
+        Nanos to, run;
         Money amount;
         void add(const SiteEntry& entry);
+        void add(const Side& other);
     };
     struct Both {
         Side own, theirs;
     };
-    // job, node, who owes; of a settlement its number in place of the node
+    // The kind (of a stay: empty), job and node; who owes, a tab, and what tells others than stays
+    // apart: the statement's number of a settlement, else the entry's.
     using Key = std::tuple<std::string, std::string, std::string, std::string>;
     static Key key_of(const SiteEntry& entry);
     std::optional<std::string> difference(const Key& key, const Both& both) const;
     bool is_open(const Key& key, const Both& both) const;
+    std::optional<std::string> difference_of_all() const;
     Money sign(const SiteEntry& entry) const;
 
     std::string own_, other_;
     std::set<std::string> open_;
-    Nanos open_from_ = Nanos::never();
+    Nanos open_from_ = Nanos::never(), until_ = Nanos::never();
     std::map<Key, Both> stays_;
     size_t unknown_ = 0;
     Money here_, there_;

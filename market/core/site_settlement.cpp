@@ -10,14 +10,28 @@
 
 namespace souk {
 
-Status SiteSettlement::state(Money amount, const std::string& note, Nanos unix) {
+namespace {
+
+// Clocks of two sites differ by less, so that a larger number is no moment.
+constexpr Nanos clocks_apart_max = Nanos::from_s(86'400);
+
+}  // namespace
+
+uint64_t SiteSettlement::number_at(Nanos unix) {
+    return static_cast<uint64_t>(std::max<int64_t>(0, unix.ns / 1'000));
+}
+
+Status SiteSettlement::state(Money amount, const std::string& note, Nanos unix,
+                             uint64_t answered_there) {
     if (amount.micro <= 0 || amount > market::account_most)
         return fail(CauseCode::invalid, "an amount above 0 is wanted");
     if (ours.id != 0)
         return fail(CauseCode::not_possible,
                     "it has not answered yet whether it has got the last " +
                         format_money(ours.amount) + " (--withdraw takes that back)");
-    last = std::max(last + 1, static_cast<uint64_t>(std::max<int64_t>(0, unix.ns / 1'000)));
+    last = std::max(last + 1, number_at(unix));
+    if (answered_there <= number_at(unix + clocks_apart_max))
+        last = std::max(last, answered_there + 1);
     ours = {last, amount, note, false};
     return {};
 }
@@ -58,6 +72,7 @@ std::optional<SiteSettlement::Booking> SiteSettlement::heard(const SiteAccount& 
     } else if (s.id > answered && s.amount.micro > 0 && s.amount <= market::account_most) {
         theirs = s;
     }
+    if (is_passed(word)) ours = {};
     if (ours.id == 0 || word.answered != ours.id) return std::nullopt;
     const SiteStatement paid = std::exchange(ours, {});
     if (!word.confirmed) return std::nullopt;

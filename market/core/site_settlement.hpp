@@ -25,13 +25,13 @@ inline constexpr size_t settlement_note_bytes_max = 120;
 
 struct SiteStatement {
     uint64_t id = 0;  // 0: none
-    Money amount;     // who says it has paid so much
+    Money amount;     // the speaker has paid so much
     std::string note;
-    bool withdrawn = false;  // he takes it back, if it is not confirmed yet
+    bool withdrawn = false;  // and takes it back, if it is not confirmed yet
     bool operator==(const SiteStatement&) const = default;
 };
 
-// One market says this to the other of what is between them, as a whole.
+// A market says this to the other one about all that is between them.
 struct SiteAccount {
     uint64_t entries = 0;    // of its book of entries between the two (market/store/site_book.hpp)
     std::string head;        // the hash of the newest; empty: there is none
@@ -48,25 +48,34 @@ struct SiteSettlement {
     uint64_t last = 0;     // our newest number
     uint64_t answered = 0;
     bool confirmed = false;
-    // The newest mark of the other's book that was heard.
+    // This is the newest mark of the other's book that was heard.
     uint64_t entries = 0;
     std::string head;
     bool operator==(const SiteSettlement&) const = default;
 
-    // To be booked: the other has paid that; below 0: we have paid it.
+    // A payment of the other that is to be booked; below 0: one of ours.
     struct Booking {
         uint64_t id = 0;
         Money paid;
         std::string note;
     };
     // This site's operator says that it has paid. `unix` makes a number that no statement had, also
-    // when an older state has come up. Errors: no amount, or one is open.
-    Status state(Money amount, const std::string& note, Nanos unix);
+    // when an older state has come up; it is above `answered_there`, the newest number that the
+    // other says to have answered, unless that is none. Errors: no amount, or one is open.
+    Status state(Money amount, const std::string& note, Nanos unix, uint64_t answered_there = 0);
     Status withdraw();
     // The other's statement is true. Errors: it has stated no such amount.
     Result<Booking> confirm(Money amount);
     Status refuse();
-    // The other's word has come. Returns what it has confirmed.
+    // A peer begins with the moment when it became one, so that what it has stated before, to an
+    // account that is no more, is not confirmed again.
+    static uint64_t number_at(Nanos unix);
+    // Whether the other has answered a later statement than the open one of ours, so that an older
+    // state of ours, or a newer one of the other, has come up: this is never answered any more.
+    bool is_passed(const SiteAccount& word) const {
+        return ours.id != 0 && word.answered > ours.id;
+    }
+    // The other's word has come. Returns what it has confirmed. What is_passed is dropped.
     std::optional<Booking> heard(const SiteAccount& word);
     // Whether its book is one that goes on from what was heard of it; then that is its newest mark.
     bool takes_mark(const SiteAccount& word);

@@ -48,7 +48,7 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       waits_(loop, market_, connections_),
       questions_(loop, market_, records_, connections_),
       sites_(loop, log, config, records_.state(), connections_, replies_, *this),
-      accounts_(loop, log, market_, records_, sites_, *this),
+      accounts_(loop, log, market_, records_, sites_, warnings_, *this),
       offers_(loop, market_, sites_, connections_, records_.state(), *this),
       loans_(log, market_, records_, sites_, connections_, *this),
       web_(log, config, trust_, replies_),
@@ -298,7 +298,7 @@ Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Fram
     }
     if (f.type == wire::frame::ctl_reply) return sites_.answered(c, f);
     if (f.type == wire::frame::site_terms) {
-        const Status told = sites_.told_terms(c, f);
+        Status told = sites_.told_terms(c, f);
         offers_.peer_came();
         return told;
     }

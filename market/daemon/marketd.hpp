@@ -84,10 +84,14 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
         accounts_.describe(site, money, j);
     }
     bool knows_node(const std::string& name) const override { return market_.find_node(name); }
-    bool knows_account(uint32_t uid) const override {
-        return market_.users().contains(uid) ||
-               market_.ledger().accounts().contains(market::Holder::user(uid)) ||
-               records_.sites().has_book(uid).value_or(true);
+    Result<bool> knows_account(uint32_t uid) const override {
+        if (market_.users().contains(uid) ||
+            market_.ledger().accounts().contains(market::Holder::user(uid)))
+            return true;
+        return records_.sites().has_book(uid);
+    }
+    Money held_by_nodes(const std::string& site) const override {
+        return market_.credit().held_by_nodes(site);
     }
     Status greet(uint64_t number, Connection& c, const wire::Frame& frame);
     Status greet_agent(uint64_t number, Connection& c, const wire::Hello& hello);

@@ -50,7 +50,7 @@ void SiteAccounts::close() { later_.cancel(); }
 void SiteAccounts::peer_known(const SitePeer& record) {
     Peer& peer = peers_[record.name];
     const uint32_t account = market::site_account(record.account);
-    market_.credit().know(record.name, account, record.terms.credit);
+    market_.credit().know(record.name, account, record.terms.credit, record.nodes_had);
     steps_.wake();
     if (peer.account == account) return;
     peer = Peer{};
@@ -58,10 +58,13 @@ void SiteAccounts::peer_known(const SitePeer& record) {
     peer.number = record.account;
     if (auto stored = stored_.extract(std::to_string(record.account)); !stored.empty())
         peer.settlement = std::move(stored.mapped());
+    else
+        peer.settlement.answered = SiteSettlement::number_at(record.added), peer.is_changed = true;
     records_.sites().set_own(sites_.name());
     if (const Status known = records_.sites().know(record.name, account); !known)
-        log_.error("the entries with a peer cannot be read",
-                   {{"site", record.name}, {"WHY", known.error()}});
+        warnings_.add(
+            "nothing is entered in the book with site " + record.name +
+            " until the market is started again, as it cannot be read: " + known.error().message);
     const SiteSettlement& s = peer.settlement;
     if (s.entries > 0) records_.sites().heard(record.name, ReceiptMark{s.entries, s.head}.text());
 }
@@ -145,7 +148,11 @@ Result<std::string> SiteAccounts::settled(const wire::CtlRequest& request) {
     std::string said;
     if (verb == "pay" && args.size() == 4) {
         TRY(check_note(args[3]));
-        TRY(next.state(amount, args[3], unix_now()));
+        if (!sites_.settles(args[0]))
+            return fail(CauseCode::away, "site " + args[0] +
+                                             " is not connected, or of a version that knows no "
+                                             "payments");
+        TRY(next.state(amount, args[3], unix_now(), peer.claim ? peer.claim->answered : 0));
         said = "site " + args[0] + " is told that it was paid " + format_money(amount) +
                "; both books have it when its operator confirms that (souk peer status)";
     } else if (verb == "confirm" && args.size() == 3) {
@@ -188,7 +195,7 @@ Status SiteAccounts::book(const std::string& site, Peer& peer,
 // ---- the level
 
 Status SiteAccounts::heard(const Connection& c, const wire::Frame& f) {
-    if (!sites_.charge(c.node, 1, 0))
+    if (!sites_.charge_level(c.node))
         return fail(CauseCode::too_many, "it says too often what is owed");
     TRY_ASSIGN(SiteAccount word, wire::unpack<SiteAccount>(f.body));
     const auto it = peers_.find(c.node);
@@ -201,22 +208,44 @@ Status SiteAccounts::heard(const Connection& c, const wire::Frame& f) {
                      {{"site", c.node}, {"do", "marketctl ledger verify --peer " + c.node}});
     else if (word.entries > 0)
         records_.sites().heard(c.node, ReceiptMark{word.entries, word.head}.text());
-    if (const auto booking = peer.settlement.heard(word)) {
-        log_.notice("a peer confirms a payment",
-                    {{"site", c.node}, {"amount", format_money(Money{-booking->paid.micro})}});
-        if (const Status booked = book(c.node, peer, *booking); !booked)
-            log_.error("a payment that a peer confirms cannot be booked",
-                       {{"site", c.node}, {"WHY", booked.error()}});
-    } else if (const SiteStatement& s = peer.settlement.theirs;
-               s.id != 0 && s.id != before.theirs.id) {
+    take_answer(c.node, peer, word);
+    if (const SiteStatement& s = peer.settlement.theirs; s.id != 0 && s.id != before.theirs.id)
         log_.limited("paid " + c.node, Loop::now(), Level::notice, "a peer says that it has paid",
                      {{"site", c.node},
                       {"amount", format_money(s.amount)},
                       {"do", "souk peer settle " + c.node + " --confirm AMOUNT, or --refuse"}});
-    }
     peer.claim = std::move(word);
     if (!(peer.settlement == before)) changed(peer);
     return {};
+}
+
+// It may have confirmed our statement. If that cannot be booked the statement stays, and is
+// answered again when the two are connected anew.
+void SiteAccounts::take_answer(const std::string& site, Peer& peer, const SiteAccount& word) {
+    const SiteStatement ours = peer.settlement.ours;
+    const bool is_passed = peer.settlement.is_passed(word);
+    const auto booking = peer.settlement.heard(word);
+    if (is_passed)
+        log_.warning("a peer has answered a later payment than the open one, which is dropped",
+                     {{"site", site},
+                      {"amount", format_money(ours.amount)},
+                      {"do", "marketctl ledger verify --peer " + site}});
+    if (!booking) return;
+    if (const Status booked = book(site, peer, *booking); !booked) {
+        peer.settlement.ours = ours;
+        return log_.limited("unbooked " + site, Loop::now(), Level::error,
+                            "a payment that a peer confirms cannot be booked",
+                            {{"site", site}, {"WHY", booked.error()}});
+    }
+    log_.notice("a peer confirms a payment",
+                {{"site", site}, {"amount", format_money(ours.amount)}});
+}
+
+void SiteAccounts::look_at_guests(const std::string& site, Peer& peer) {
+    const bool overstays = market_.credit().overstays(site, Loop::now());
+    if (std::exchange(peer.overstays, overstays) == overstays || !overstays) return;
+    log_.notice("a peer owes as much as it may, and its jobs do not go home",
+                {{"site", site}, {"do", "pvdctl evict JOB, on its node"}});
 }
 
 void SiteAccounts::tell() {
@@ -227,6 +256,7 @@ void SiteAccounts::tell() {
         if (std::exchange(peer.is_changed, false))
             records_.state().put(kind_site_account, std::to_string(peer.number),
                                  wire::pack(peer.settlement));
+        look_at_guests(site, peer);
         if (!peer.is_due || !sites_.settles(site)) continue;
         if (Loop::now() < peer.said_at + tell_pace) {
             next = std::min(next, peer.said_at + tell_pace);

@@ -4,7 +4,7 @@
 // that are shown to a peer, and what people are shown of a peer. How far a peer may owe is
 // market::SiteCredit's.
 //
-// What changes is written in the commit of the receipts that are booked with it, and leaves when
+// A change is written in the commit of the receipts that are booked with it, and leaves when
 // that is durable; a peer hears of it once a second at most. Owned by Marketd.
 #pragma once
 
@@ -23,12 +23,13 @@ namespace souk {
 class SiteAccounts {
   public:
     SiteAccounts(Loop& loop, Log& log, market::Market& market, MarketRecords& records, Sites& sites,
-                 StepTaker& steps)
+                 Warnings& warnings, StepTaker& steps)
         : loop_(loop),
           log_(log),
           market_(market),
           records_(records),
           sites_(sites),
+          warnings_(warnings),
           steps_(steps) {}
 
     // Before the peers are known. Errors: those of the database.
@@ -59,6 +60,7 @@ class SiteAccounts {
         std::optional<SiteAccount> claim{}, said{};  // what it says; what it was told
         Nanos said_at{INT64_MIN / 2};
         bool is_changed = false, is_due = false;  // to be stored; to be told
+        bool overstays = false;                   // and that is in the log
     };
     struct Counts {
         size_t guests = 0, lent = 0;
@@ -70,6 +72,8 @@ class SiteAccounts {
     void write_open(const std::string& site, JsonWriter& j) const;
     Status book(const std::string& site, Peer& peer, const SiteSettlement::Booking& booking);
     void changed(Peer& peer);
+    void look_at_guests(const std::string& site, Peer& peer);
+    void take_answer(const std::string& site, Peer& peer, const SiteAccount& word);
     void count();
 
     Loop& loop_;
@@ -77,6 +81,7 @@ class SiteAccounts {
     market::Market& market_;
     MarketRecords& records_;
     Sites& sites_;
+    Warnings& warnings_;
     StepTaker& steps_;
     std::map<std::string, Peer> peers_;
     std::map<std::string, SiteSettlement> stored_;  // by key, until their peers are known

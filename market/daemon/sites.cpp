@@ -23,6 +23,9 @@ constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_pause_min = Nanos::f
 constexpr Nanos question_cost = Nanos::from_ms(15), questions_burst = Nanos::from_s(5);
 // All jobs of a site are told again when it comes back, so that many words come at once.
 constexpr Nanos word_cost = Nanos::from_us(200), words_burst = Nanos::from_s(20);
+// An honest peer says one in a second at most, and some at once when it is connected.
+constexpr Nanos level_cost = Nanos::from_ms(200), levels_burst = Nanos::from_s(60);
+constexpr int64_t book_cost = 4;       // a page of a book counts as so many questions
 constexpr size_t list_usual = 10'000;  // of so many jobs and nodes a question costs once more
 constexpr Nanos stood_well = Nanos::from_s(10);
 
@@ -60,7 +63,8 @@ uint64_t other_than_others() {
     return seed;
 }
 
-void write_terms(JsonWriter& j, const SiteTerms& terms) {
+// `money`: the asker may see what the two may owe.
+void write_terms(JsonWriter& j, const SiteTerms& terms, bool money) {
     const auto list = [&](const char* key, const std::vector<std::string>& names) {
         if (names.empty()) return;
         j.key(key).begin_array();
@@ -72,7 +76,7 @@ void write_terms(JsonWriter& j, const SiteTerms& terms) {
     list("projects", terms.projects);
     if (!terms.hours.empty()) j.field("hours", terms.hours);
     if (terms.least > Money{}) j.field("least", terms.least);
-    if (terms.credit) j.field("credit", *terms.credit);
+    if (money && terms.credit) j.field("credit", *terms.credit);
     j.end_object();
 }
 
@@ -110,7 +114,7 @@ Status Sites::open(wire::Tls* tls) {
     }));
     for (auto& [site, peer] : peers_)
         if (peer.record.account == 0) {  // of a version before
-            peer.record.account = free_account();
+            TRY_ASSIGN(peer.record.account, free_account());
             state_.put(kind_peer, site, wire::pack(peer.record));
         }
     for (const auto& [site, peer] : peers_) listener_.peer_known(peer.record);
@@ -159,11 +163,14 @@ void Sites::tell_agent(uint64_t number) {
 
 // A number that has an account is not given again: what a peer of before owes, or is owed, is
 // there.
-uint32_t Sites::free_account() const {
+Result<uint32_t> Sites::free_account() const {
     uint32_t last = 0;
     for (const auto& [site, peer] : peers_) last = std::max(last, peer.record.account);
-    do ++last;
-    while (listener_.knows_account(market::site_account(last)));
+    for (bool is_known = true; is_known;) {
+        if (last >= site_accounts_max)
+            return fail(CauseCode::too_many, "no more sites can have an account in this market");
+        TRY_ASSIGN(is_known, listener_.knows_account(market::site_account(++last)));
+    }
     return last;
 }
 
@@ -408,7 +415,8 @@ bool Sites::admits(uint64_t number, const Connection& c, wire::CtlRequest& reque
     const std::string verb = request.verb;
     if (!is_for_sites(verb))
         return no(CauseCode::not_allowed, "another site may not ask for " + verb.substr(0, 40));
-    if (!charge(c.node, verb == "plan" ? plan_cost : 1, listed))
+    const int64_t questions = verb == "plan" ? plan_cost : verb == "site-entries" ? book_cost : 1;
+    if (!charge(c.node, questions, listed))
         return no(CauseCode::too_many, "site " + c.node + " asks too much: again in a moment");
     const auto site = foreign(request);
     if (!site || !site->empty())
@@ -425,6 +433,10 @@ bool Sites::charge(const std::string& site, int64_t questions, size_t listed) {
 
 bool Sites::charge_word(const std::string& site) {
     return peers_.at(site).words.take(word_cost, words_burst);
+}
+
+bool Sites::charge_level(const std::string& site) {
+    return peers_.at(site).levels.take(level_cost, levels_burst);
 }
 
 bool Sites::Share::take(Nanos cost, Nanos burst) {
@@ -451,7 +463,7 @@ void Sites::tell_terms(const Peer& peer) {
 
 Status Sites::told_terms(const Connection& c, const wire::Frame& f) {
     Peer& peer = peers_.at(c.node);
-    if (!charge(c.node, 1, 0)) return fail(CauseCode::too_many, "it says its terms too often");
+    if (!charge_level(c.node)) return fail(CauseCode::too_many, "it says its terms too often");
     TRY_ASSIGN(peer.told, wire::unpack<SiteTerms>(f.body));
     return {};
 }
@@ -503,7 +515,7 @@ Result<std::string> Sites::set_terms(const std::vector<std::string>& args) {
     });
     JsonWriter j;
     j.begin_object().field("site", record.name).key("terms");
-    write_terms(j, terms);
+    write_terms(j, terms, true);
     return j.end_object().take();
 }
 
@@ -557,11 +569,14 @@ Result<std::string> Sites::add(const std::vector<std::string>& args) {
         return fail("the card has an address exactly if it is looked up");
     TRY(may_add(card.name, card.root));
     SitePeer record{card.name, card.address, card.root, reached, unix_now()};
-    record.account = free_account();
     const auto before = peers_.find(card.name);
-    if (before != peers_.end()) {  // it is reached elsewhere now; what its jobs may do is the same
+    if (before == peers_.end()) {
+        TRY_ASSIGN(record.account, free_account());
+        record.nodes_had = listener_.held_by_nodes(card.name);
+    } else {  // it is reached elsewhere now; what its jobs may do is the same
         record.terms = before->second.record.terms;
         record.account = before->second.record.account;
+        record.nodes_had = before->second.record.nodes_had;
         before->second.record = record;
     }
     state_.put(kind_peer, record.name, wire::pack(record));
@@ -619,8 +634,8 @@ std::string Sites::list(bool money) const {
         j.field("called", peer.called.has_value()).field("calls", peer.came.has_value());
         if (peer.since.ns > 0) j.field("since_unix_s", peer.since.seconds());
         if (!peer.trouble.empty()) j.field("trouble", peer.trouble);
-        write_terms(j.key("terms"), r.terms);
-        if (peer.told) write_terms(j.key("told"), *peer.told);
+        write_terms(j.key("terms"), r.terms, money);
+        if (peer.told) write_terms(j.key("told"), *peer.told, money);
         j.field("asked_it", peer.passed)
             .field("it_asked", peer.asked)
             .field("refused", peer.refused);

@@ -34,8 +34,10 @@ class SiteListener {
     virtual ~SiteListener() = default;
     virtual void site_up(const std::string& site) = 0;
     virtual void site_down(const std::string& site) = 0;
-    // Whether that user has money, or has had some, in this market.
-    virtual bool knows_account(uint32_t uid) const = 0;
+    // Whether that user has money, or has had some, in this market. Errors: those of the database.
+    virtual Result<bool> knows_account(uint32_t uid) const = 0;
+    // The nodes of that site have so much in this market.
+    virtual Money held_by_nodes(const std::string& site) const = 0;
     virtual bool knows_node(const std::string& name) const = 0;
     // There is that peer, or its terms have changed; or there is none of that name any more.
     virtual void peer_known(const SitePeer& peer) = 0;
@@ -105,6 +107,9 @@ class Sites {
     bool charge(const std::string& site, int64_t questions, size_t listed);
     // The same for one word about a job.
     bool charge_word(const std::string& site);
+    // The same for one word that says all of something anew, and is said at each connection: what
+    // is asked meanwhile is no reason to end that.
+    bool charge_level(const std::string& site);
     // To a peer that is connected.
     template <class T>
     void send(const std::string& site, const T& message) {
@@ -130,7 +135,7 @@ class Sites {
         Nanos since{};          // Unix time: it is connected (or not) since then; 0: never yet
         std::string trouble{};  // why the last call came to nothing; empty: it did not
         std::optional<SiteTerms> told{};  // what it says that jobs from here may do there
-        Share questions{}, words{};
+        Share questions{}, words{}, levels{};
         uint64_t asked = 0, refused = 0;  // its questions here, since this process began
         uint64_t passed = 0;              // questions to it
         bool connected() const { return called || came; }
@@ -151,7 +156,7 @@ class Sites {
     void tell_terms(const Peer& peer);
     void know();
     wire::PeerSites for_agents() const;
-    uint32_t free_account() const;
+    Result<uint32_t> free_account() const;
     void call(const std::string& site);
     Status connected(Peer& peer, Result<Fd> socket);
     void call_later(Peer& peer, const std::string& why);

@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernel/sys/store/statedb.hpp"
@@ -32,11 +33,16 @@ class SiteBook {
     void set_own(std::string name) { own_ = std::move(name); }
     // From now on its receipts are entered; its account has that number (market::site_account).
     Status know(const std::string& site, uint32_t account);
-    void forget(const std::string& site) { peers_.erase(site); }
+    void forget(const std::string& site) {
+        peers_.erase(site);
+        settles_.erase(site);
+    }
     // The newest mark of the peer's book that this site has heard of, for the entries to come.
     void heard(const std::string& site, const std::string& mark);
     // The receipt that is posted next settles that statement (SiteStatement::id).
-    void settles(const std::string& site, uint64_t id) { settles_[site].push_back(id); }
+    void settles(const std::string& site, uint64_t id) {
+        if (peers_.contains(site)) settles_[site].push_back(id);
+    }
 
     void append(const market::Receipt& receipt);
     // The peers for which something was entered since this was last asked.

@@ -30,7 +30,8 @@ SOUK_FIELDS(SitePeer,  //
             field("name", &SitePeer::name, rule::name), field("address", &SitePeer::address),
             field("reached", &SitePeer::reached, rule::address), field("root", &SitePeer::root),
             field("added", &SitePeer::added, rule::time), flat(&SitePeer::terms),
-            field("account", &SitePeer::account, rule::between(0, 65'535)));
+            field("account", &SitePeer::account, rule::between(0, site_accounts_max)),
+            field("nodes_had", &SitePeer::nodes_had, rule::balance));
 
 namespace wire {
 

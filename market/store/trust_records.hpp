@@ -25,6 +25,9 @@ struct Member {
     bool operator==(const Member&) const = default;
 };
 
+// So many sites may become peers in all the time of a market.
+inline constexpr uint32_t site_accounts_max = 65'535;
+
 // Another site that this one's operator has taken as a peer: its card (kernel/trust/site_card.hpp),
 // and what its jobs may do here.
 struct SitePeer {
@@ -35,6 +38,9 @@ struct SitePeer {
     Nanos added;  // Unix time
     SiteTerms terms = {};
     uint32_t account = 0;  // market/core/site_guests.hpp; 0: none yet
+    // Its nodes had so much here when it became a peer, from when it was one before: nobody owes
+    // that to its new account.
+    Money nodes_had = {};
     bool operator==(const SitePeer&) const = default;
 };
 

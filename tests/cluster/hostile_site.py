@@ -80,7 +80,8 @@ def tries_money(hostile):
             return 2 in body and "goes on"
         return until("its share of words is back", heard)
     receipts = towards.market.ctl("marketctl", "receipts")
-    assert says(account(owed=10 ** 15, paid={1: 7, 2: 5 * 10 ** 6, 3: "a note"}, answered=99,
+    later = 10 ** 16  # than the moment when it became a peer
+    assert says(account(owed=10 ** 15, paid={1: later, 2: 5 * 10 ** 6, 3: "a note"}, answered=99,
                         confirmed=1)) == "goes on"
     known = towards.peers()["uni"]
     assert known["it_paid"] == {"amount": 5, "note": "a note"} and known["owes"] == 0
@@ -88,7 +89,8 @@ def tries_money(hostile):
     # no amounts, notes or books
     for bad in (account(owed=2 * 10 ** 18), account(paid={1: 8, 2: -1}), b"\xff" * 40):
         assert says(bad) == "ends", bad
-    assert says(account(entries=5, head="\x1b[2J", paid={1: 8, 2: 1, 3: "\x1b[2J" + "x" * 200})
+    note = "\x1b[2J" + "x" * 200
+    assert says(account(entries=5, head="\x1b[2J", paid={1: later + 1, 2: 1, 3: note})
                 ) == "goes on"
     said = towards.market.tool("souk", "peer", "status", "uni").stdout
     assert "it says: 0.000001 (" in said and "\x1b" not in said, said
@@ -99,6 +101,14 @@ def tries_money(hostile):
     assert towards.market.ctl("marketctl", "receipts") == receipts
     kind, body = hostile.talk(hello("uni") + frame(ACCOUNT, account()) * 1000)[1]
     assert kind == ERROR and CAUSES[body[2][0]] == "too_many", body
+    # questions that are too many are refused, and take nothing from its words
+    asks = b"".join(question("plan", number=n) for n in range(300)) + question("status")
+    for word in (frame(ACCOUNT, account()), frame(TERMS, encode({1: 1}))):
+        def goes_on(word=word):
+            frames = hostile.talk(hello("uni") + asks + word + question("status"), 303)
+            return [kind for kind, _ in frames] == [WELCOME] + [REPLY] * 302 and frames
+        frames = until("its share of words is back", goes_on)
+        assert CAUSES[frames[-2][1][7][0]] == "too_many"
     # its own entries, and those of nobody else
 
     def entries(*words, after=None):

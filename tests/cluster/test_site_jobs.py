@@ -13,7 +13,7 @@ import pytest
 from codes import refused
 from conftest import LIMIT, Market, read_text, until
 from test_schemas import fits
-from test_sites import Site, ip, wire
+from test_sites import Site, ip, stopped, wire
 
 
 class Wide(Site):
@@ -295,7 +295,43 @@ def test_both_books_agree_and_a_payment_is_in_both_when_both_say_so(full, tmp_pa
     until("it is gone", lambda: "it_paid" not in uni.peers()["lab"] and
           "we_paid" not in lab.peers()["uni"])
     assert payments(lab) == [due] and payments(uni) == [-due]
+    killed_between(lab, uni, settle, due)
     books_as_files(lab, uni, tmp_path)
+    begins_anew(lab, uni, settle)
+
+
+def killed_between(lab, uni, settle, due):
+    """Both markets die between the payee's word and the payer's hearing of it."""
+    settle(lab, "uni", "--amount", "2")
+    until("uni hears of it", lambda: uni.peers()["lab"].get("it_paid"))
+    with contextlib.suppress(ProcessLookupError), stopped(lab):
+        settle(uni, "lab", "--confirm", "2")
+        uni.market.kill_daemon("market")
+        lab.market.kill_daemon("market")
+    until("lab has booked it", lambda: sum(payments(lab)) == pytest.approx(due + 2))
+    assert sum(payments(uni)) == pytest.approx(-due - 2)
+    for site, peer in ((lab, "uni"), (uni, "lab")):
+        site.until_connected(peer)
+        assert compare(site, peer)[0]["differences"] == []
+
+
+def begins_anew(lab, uni, settle):
+    """A peer that is removed and added again owes nothing of before."""
+    settled_before = payments(lab)
+    lab.market.tool("souk", "peer", "remove", "uni")
+    uni.market.tool("souk", "peer", "remove", "lab")
+    refused(settle(lab, "uni", "--amount", "1", check=False), "not_found")
+    cards = {s.name: s.card() for s in (lab, uni)}
+    lab.add(cards["uni"])
+    refused(settle(lab, "uni", "--amount", "1", check=False), "away")
+    uni.add(cards["lab"])
+    for site, peer in ((lab, "uni"), (uni, "lab")):
+        site.until_connected(peer)
+        assert owes(site, peer) == 0 and "it_paid" not in site.peers()[peer]
+        seen = compare(site, peer)[0]
+        assert seen["entries"] == seen["entries_there"] == 0
+    assert payments(lab) == settled_before
+    uni.terms("lab", "--most-cpus", "4")
 
 
 def books_as_files(lab, uni, tmp_path):
@@ -311,6 +347,10 @@ def books_as_files(lab, uni, tmp_path):
     page["entries"].pop()
     page["at_unix_s"] += 1000  # so that nothing is open
     (tmp_path / "short.book").write_text(json.dumps(page))
+    # nothing is hidden by a file that says that it is of an earlier time
+    (tmp_path / "old.book").write_text(json.dumps({**page, "at_unix_s": 1}))
+    refused(lab.market.tool("marketctl", "ledger", "verify", "--peer", "uni", "--file",
+                            tmp_path / "old.book", check=False), "unsound")
     seen, done = compare(lab, "uni", "--file", tmp_path / "short.book", status=1)
     assert any("changed or dropped" in line for line in seen["differences"]), seen
     assert any("missing there" in line for line in seen["differences"]), seen
@@ -321,7 +361,7 @@ def books_as_files(lab, uni, tmp_path):
                 "not_allowed")
     mine = json.loads(lab.market.tool("souk", "peer", "list", "--json", user=12345,
                                       group=12345).stdout)["peers"][0]
-    assert "owes" not in mine and "lent" in mine
+    assert "owes" not in mine and "lent" in mine and "credit" not in mine["terms"]
 
 
 def test_a_peer_that_owes_too_much_gets_its_jobs_back_and_may_come_again_when_it_has_paid(full):

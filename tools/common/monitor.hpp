@@ -18,7 +18,7 @@ namespace souk::tools::mmon {
 struct Seen {
     Json status = Json::object();
     Json nodes = Json::array(), jobs = Json::array(), prices = Json::array();
-    Json peers = Json::array();  // of peer-list
+    Json peers = Json::array();  // likewise, of peer-list
     std::string trouble;         // why it is not fresh; empty: it is
 };
 

@@ -3,9 +3,11 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <exception>
 #include <fstream>
 #include <functional>
+#include <utility>
 
 #include "kernel/base/cause.hpp"
 #include "kernel/sys/host/clock.hpp"
@@ -57,12 +59,17 @@ Status each_line(const std::string& file, const OnPage& on_page) {
 
 // Both books, as they are read.
 struct Books {
+    struct Own {
+        std::string head;
+        Nanos to;
+    };
     std::string own, other;
-    std::vector<std::string> heads;  // of the own entries
+    std::vector<Own> entries;
     SiteBookReader ours, theirs;
     SiteComparison comparison;
-    std::vector<std::string> wrong;  // of the chains
     uint64_t unknown_mark = 0;
+    // A file was made then, by its word, and not before that.
+    Nanos made = Nanos::never(), made_least;
     bool is_first = true;
 
     Books(std::string o, std::string t)
@@ -80,6 +87,18 @@ struct Books {
         // If there are more than it can name, what is new is left out.
         leave_open_from(page, page.value("open_more", false) ? Nanos::from_s(7'200) : Nanos{});
     }
+    // A page of a file. What is newer than the file is not compared, so it may not be older than
+    // what it has.
+    void take_time(const Json& page) {
+        const double at = page.value("at_unix_s", 0.0);
+        made = std::min(made, Nanos::from_s(at > 0 && at < 4e9 ? static_cast<int64_t>(at) : 0));
+        leave_open_from(page, clock_slack);
+    }
+    Status check_time(const std::string& file) const {
+        if (made + clock_slack >= made_least && made.ns > 0) return {};
+        return fail(CauseCode::unsound, file + " says that it was made before the newest of what " +
+                                            "it has: export it anew");
+    }
     // An entry that comes from then on may be in one of the books only.
     void leave_open_from(const Json& page, Nanos slack) {
         const double at = page.value("at_unix_s", 0.0);
@@ -88,7 +107,7 @@ struct Books {
     }
     Status take_own(const std::string& text) {
         TRY_ASSIGN(const SiteEntry entry, ours.read(text));
-        heads.push_back(ours.newest().head);
+        entries.push_back({ours.newest().head, entry.to});
         if (const auto mark = parse_receipt_mark(entry.mark)) theirs.expect(*mark);
         comparison.add_own(entry);
         return {};
@@ -98,9 +117,12 @@ struct Books {
         const auto mark = parse_receipt_mark(entry.mark);
         // It may have heard of some that were entered since this book was read.
         const bool is_ours =
-            !mark || (mark->seq > 0 && mark->seq <= heads.size() + new_most &&
-                      (mark->seq > heads.size() || heads[mark->seq - 1] == mark->head));
+            !mark || (mark->seq > 0 && mark->seq <= entries.size() + new_most &&
+                      (mark->seq > entries.size() || entries[mark->seq - 1].head == mark->head));
         if (!is_ours && unknown_mark == 0) unknown_mark = entry.number;
+        made_least = std::max(made_least, entry.to);
+        if (mark && is_ours && mark->seq <= entries.size())
+            made_least = std::max(made_least, entries[mark->seq - 1].to);
         return comparison.add_theirs(entry);
     }
     std::vector<std::string> chains() const {
@@ -139,13 +161,15 @@ Status read_books(const AskPart& ask, const std::string& file, Books& books) {
             if (page.value("site", "") != books.other || page.value("peer", "") != books.own)
                 return fail(CauseCode::invalid, file + " is not the book of site " + books.other +
                                                     " with site " + books.own);
-            books.leave_open_from(page, clock_slack);
+            books.take_time(page);
         }
         return take_entries(page, [&](const std::string& e) { return books.take_theirs(e); });
     };
     TRY(each_page(ask, "site-entries", {books.other}, own));
-    return file.empty() ? each_page(ask, "at", {books.other, "site-entries"}, theirs)
-                        : each_line(file, theirs);
+    books.comparison.expect_until(unix_now() + books_limit);
+    if (file.empty()) return each_page(ask, "at", {books.other, "site-entries"}, theirs);
+    TRY(each_line(file, theirs));
+    return books.check_time(file);
 }
 
 std::string shown_text(const Books& books, const SiteComparison::Summary& s,
