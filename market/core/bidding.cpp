@@ -23,8 +23,8 @@ void Bidding::set(Job& job, Nanos now) {
     const bool was_unsure = std::exchange(job.in_time, bid.in_time).value_or(1) < deadline_chance;
     job.bid_until = bid.good_for == Nanos::never() ? Nanos::never() : now + bid.good_for;
     if (job.bid != before) work_.touch(job);
-    // A price that was fixed when the place was sold follows no bid. At another site the job pays no
-    // more than its user lets it there, whatever that one says.
+    // A price that was fixed when the place was sold follows no bid. At another site the job pays
+    // no more than its user lets it there, whatever that one says.
     const bool is_elsewhere = !of_site(r.where).site.empty() && of_site(job.id().home).site.empty();
     const Money most = is_elsewhere ? std::min(job.bid, most_elsewhere(r.terms)) : job.bid;
     if (job.record.price > most && job.phase() == JobPhase::running && !booked_price(job))
