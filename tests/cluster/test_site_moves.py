@@ -43,6 +43,8 @@ def begin(lab, node):
     lab.market.until_runs(job.id)
     if lab.where(job.id) != node:
         lab.market.tool("marketctl", "move", job.id, node)
+        lab.market.until_job(job.id, f"runs on {node}",
+                             lambda j: j["status"] == "run" and j["where"] == node)
     job.printed(10)
     return job
 
