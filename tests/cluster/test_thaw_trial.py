@@ -97,7 +97,8 @@ def test_a_freeze_to_disk_is_tried_first_and_nobody_sees_it(market, tmp_path, wa
                       stdin=subprocess.PIPE)
     job.printed(1)
     with Watch(tmp_path) as watch:
-        market.tool("marketctl", "--hold", "--wait", "60s", "freeze", job.id)
+        done = market.tool("marketctl", "--hold", "--wait", "60s", "freeze", job.id, check=False)
+    assert done.returncode == (way != "thaws"), done  # it is not on a disk
     assert not watch.seen, watch.seen[:3]
     told = market.job(job.id)
     assert told["status"] == "suspend" and bool(told.get("stopped_in_place")) == (way != "thaws")
