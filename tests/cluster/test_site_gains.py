@@ -44,6 +44,7 @@ def joined(fit):
 @pytest.fixture
 def sites(joined):
     yield joined
+    joined["lab"].market.tool("pvdctl", "--node", "n2", "set", "speed", SPEEDS["lab"])
     for site in joined.values():
         site.market.clear()
 
