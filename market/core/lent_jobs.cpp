@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "kernel/base/text.hpp"
 #include "market/core/claims.hpp"
 
 namespace souk::market {
-
 namespace {
 
 bool is_at(const NodeName& node, const std::string& site) { return of_site(node).site == site; }
@@ -683,6 +683,17 @@ void LentJobs::tell_all(const std::string& site) {
     for (const auto& [id, job] : book_.jobs()) {
         if (job.record.loan->site == site) due_.insert(id);
         if (is_unsettled(job, site)) due_before_.insert({id, site});
+    }
+}
+
+void LentJobs::number_stays(std::vector<Send>& words) const {
+    for (Send& send : words) {
+        if (of_site(send.node).site.empty()) continue;
+        const auto* const order = std::get_if<Order>(&send.message);
+        const auto* const note = std::get_if<JobNote>(&send.message);
+        const JobId* const id = order ? &order->id : note ? &note->id : nullptr;
+        if (const Job* const job = id ? book_.find(*id) : nullptr)
+            send.number = job->record.loan->number;
     }
 }
 

@@ -17,13 +17,13 @@
 // that it left lately must gain it twice as much (site_gain.hpp). An operator is not bound by this.
 //
 // A job that runs here may move there, by hand or for a gain, and one whose image lies here may go
-// on there. Until that site's order for it has come it is asked
-// about only (Loan::asked): this market goes on deciding about it, and any order of its own, or any
-// end of its run here, takes the question back. The other market hears of it as of a job that is
-// frozen here, so that it pays nothing there before it has come. It moves back likewise: its place
-// here is cleared first, then the other market is asked for the order, whose ticket lets it leave.
-// By hand that place is kept for it; for a gain it has the one that its bid wins, as a job that
-// waits. So each order about a job that is away comes from the market that has it, one at a time.
+// on there. Until that site's order for it has come it is asked about only (Loan::asked): this
+// market goes on deciding about it, and any order of its own, or any end of its run here, takes the
+// question back. The other market hears of it as of a job that is frozen here, so that it pays
+// nothing there before it has come. It moves back likewise: its place here is cleared first, then
+// the other market is asked for the order, whose ticket lets it leave. A move by hand keeps that
+// place for it; for a gain it has the one that its bid wins, as a job that waits. So each order
+// about a job that is away comes from the market that has it, one at a time.
 //
 // A report from before an order says where the job was before. It ends no loan as long as the order
 // is outstanding. Pure; part of Market.
@@ -149,6 +149,9 @@ class LentJobs {
     // Jobs that are at no other site any more, since the last call.
     std::set<JobId> take_back_home() { return std::exchange(back_home_, {}); }
     std::vector<Send> take_orders() { return std::exchange(orders_out_, {}); }
+    // Numbers those of them that go to other sites (Send::number): each is of the stay that it was
+    // decided about, be there a new one when it goes.
+    void number_stays(std::vector<Send>& words) const;
     // It is connected (again): all that was given to it is told.
     void tell_all(const std::string& site);
 

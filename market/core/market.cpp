@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: the machine's whole interface, of which most functions hand on to the parts.
 #include "market/core/market.hpp"
 
 #include <algorithm>
@@ -321,20 +320,8 @@ void Market::flush(Nanos now, Outputs& out) {
     }
     book_.store_meta(orders_.next_seq(), out);
     notes_.send(explain_, book_.nodes(), now, out);
-    number_stays(out);
+    lent_.number_stays(out.send);
     forget_finished();
-}
-
-// A word to another site is of the stay that it was decided about, be there a new one when it goes.
-void Market::number_stays(Outputs& out) const {
-    for (Send& send : out.send) {
-        if (of_site(send.node).site.empty()) continue;
-        const auto* const order = std::get_if<Order>(&send.message);
-        const auto* const note = std::get_if<JobNote>(&send.message);
-        if (!order && !note) continue;
-        if (const Job* const job = book_.find(order ? order->id : note->id))
-            send.number = job->record.loan->number;
-    }
 }
 
 // Finished jobs are known until they are stored and told, and some time longer.
@@ -406,13 +393,26 @@ Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
     return quote;
 }
 
+Result<Quote> Market::quote_that_runs(const QuoteRequest& request, Nanos now) const {
+    TRY_ASSIGN(Quote quote, this->quote(request, now));
+    if (!quote.runs) return fail(CauseCode::not_possible, quote.why);
+    return quote;
+}
+
 Result<Quote> Market::quote_for_site(const JobTerms& terms, Nanos now) const {
     QuoteRequest request;
     request.uid = UINT32_MAX;
     request.terms = terms_here(terms);
-    TRY_ASSIGN(Quote quote, this->quote(request, now));
-    if (!quote.runs) return fail(CauseCode::not_possible, quote.why);
-    return quote;
+    return quote_that_runs(request, now);
+}
+
+Result<Quote::Place> Market::place_at_home(const Job& job, Nanos now) const {
+    QuoteRequest request;
+    request.home = job.id().home;
+    request.uid = job.user->record.uid;
+    request.terms = job.record.report.terms;
+    TRY_ASSIGN(const Quote quote, quote_that_runs(request, now));
+    return quote.places.front();
 }
 
 SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos now) {
@@ -450,28 +450,6 @@ SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos 
     return offer;
 }
 
-Result<Quote> Market::quote_home(const Job& job, Nanos now) const {
-    QuoteRequest request;
-    request.home = job.id().home;
-    request.uid = job.user->record.uid;
-    request.terms = job.record.report.terms;
-    TRY_ASSIGN(Quote quote, this->quote(request, now));
-    if (!quote.runs) return fail(CauseCode::not_possible, quote.why);
-    return quote;
-}
-
-SiteOffer Market::offer_home(const Job& job, Nanos now) const {
-    SiteOffer offer;
-    const auto quote = quote_home(job, now);
-    if (!quote) {
-        offer.why = souk::Cause(quote.error());
-        return offer;
-    }
-    offer.price = quote->places.front().price;
-    offer.speed = quote->places.front().speed;
-    return offer;
-}
-
 // -------------------------------------------------------------------------------------------------
 // jobs at other sites, and of other sites
 
@@ -487,9 +465,14 @@ Status Market::move_for_gain(const JobId& id, const std::string& site, const Sit
     trace_.heard(Input::lend, id, {}, site);
     Job* const job = book_.find(id);
     if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
-    if (!site.empty()) return moves_.go(*job, site, offer, now);
-    TRY_ASSIGN(const Quote quote, quote_home(*job, now));
-    return moves_.go_home(*job, quote.places.front(), now);
+    return moves_.go(*job, site, offer, now);
+}
+
+Status Market::move_home(const JobId& id, const Quote::Place& place, Nanos now) {
+    trace_.heard(Input::lend, id, place.node, {});
+    Job* const job = book_.find(id);
+    if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
+    return moves_.go_home(*job, place, now);
 }
 
 void Market::say_of_sites(const JobId& id, const Reason& word) {
@@ -526,15 +509,6 @@ Status Market::meet_node(const std::string& site, const NodeName& node, Nanos no
     return agent_connected(node, {}, now);
 }
 
-// A market of before counts no stays, and gives a job to each site once.
-const Job* Market::comes_again(const SiteJob& word) const {
-    const Job* const job = book_.find(word.report.id);
-    const bool is_new = job && job->phase() == JobPhase::finished &&
-                        word.report.phase != JobPhase::finished &&
-                        word.number > job->record.loan->number;
-    return is_new ? job : nullptr;
-}
-
 Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos now) {
     const JobReport& report = word.report;
     const JobId short_id{NodeName(of_site(report.id.home).rest), report.id.seq};
@@ -542,7 +516,7 @@ Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos
     const Job* const known = book_.find(report.id);
     if (known && word.number != 0 && word.number < known->record.loan->number)
         return {};  // a late word of a stay before
-    const Job* const before = comes_again(word);
+    const Job* const before = guests_.comes_again(word);
     if (before && (before->in_solver || before->is_listed || before->touched != 0))
         return fail(CauseCode::too_many, "its stay before is not closed yet: again in a moment");
     const bool comes = before || !book_.find(report.id);
@@ -563,7 +537,7 @@ Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos
     if (!home || !home->connected) TRY(agent_connected(report.id.home, {}, now));
     // It comes from there, or goes there. One that is here is heard without room for a node, too:
     // then it is at its home, which is as far from here.
-    if (const Status met = meet_node(site.name, heard.where, now); !met) {
+    if (Status met = meet_node(site.name, heard.where, now); !met) {
         if (!book_.find(report.id)) return met;
         heard.where = report.id.home;
     }

@@ -224,11 +224,12 @@ class Market {
     Status lend(const JobId& id, const std::string& site, Nanos now);
     // Says what is wanted of an offer for the job.
     OfferWish site_wish(const Job& job, Nanos now) const { return moves_.wish(job, now); }
-    // Says what its own site would offer a job that runs at another one. As offer(), but nothing is
-    // kept.
-    SiteOffer offer_home(const Job& job, Nanos now) const;
-    // The job, which runs or is frozen, moves to that site for this offer; empty: home. Errors: it
-    // does not.
+    // Returns the place at its own site that a job which runs at another one would get now; nothing
+    // is kept. Errors: there is none, and why.
+    Result<Quote::Place> place_at_home(const Job& job, Nanos now) const;
+    // The job runs at another site, and moves to that place. Errors: it does not.
+    Status move_home(const JobId& id, const Quote::Place& place, Nanos now);
+    // The job, which runs or is frozen, moves to that site for this offer. Errors: it does not.
     Status move_for_gain(const JobId& id, const std::string& site, const SiteOffer& offer,
                          Nanos now);
     // Until when none of these sites is asked about the job, if it rests for all; else empty.
@@ -242,7 +243,7 @@ class Market {
     Status site_order(const std::string& site, const Order& order, Nanos now, uint64_t number = 0);
     void site_note(const std::string& site, const SiteNote& note, Nanos now);
     // A job of another site of which that is said has ended a stay here, and comes once more.
-    const Job* comes_again(const SiteJob& word) const;
+    const Job* comes_again(const SiteJob& word) const { return guests_.comes_again(word); }
     // That site reports a job of its own. Errors, which it is told: the job does not come.
     Status site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos now);
     Status site_failed(const std::string& site, const OrderFailed& failed, Nanos now);
@@ -348,7 +349,8 @@ class Market {
 
   private:
     Result<Quote> quote_for_site(const JobTerms& terms, Nanos now) const;
-    Result<Quote> quote_home(const Job& job, Nanos now) const;
+    // Errors: a job of these terms gets no place at once, and why.
+    Result<Quote> quote_that_runs(const QuoteRequest& request, Nanos now) const;
     Quote::Promise promise_of(const QuoteRequest& request, Nanos now) const;
     Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     void touch_files_served();
@@ -358,7 +360,6 @@ class Market {
     void solve_now(Nanos now, Outputs& out);
     void decide(Nanos now, Outputs& out);
     void flush(Nanos now, Outputs& out);
-    void number_stays(Outputs& out) const;
     void forget_finished();
     void forget(Job& job);
 

@@ -17,6 +17,15 @@ int64_t SiteGuests::cpus_of(const std::string& site) const {
     return cpus;
 }
 
+// A market of before counts no stays, and gives a job to each site once.
+const Job* SiteGuests::comes_again(const SiteJob& word) const {
+    const Job* const job = book_.find(word.report.id);
+    const bool is_new = job && job->phase() == JobPhase::finished &&
+                        word.report.phase != JobPhase::finished &&
+                        word.number > job->record.loan->number;
+    return is_new ? job : nullptr;
+}
+
 std::vector<NodeName> SiteGuests::nodes_of(const std::string& site) const {
     const std::string prefix = site + ":";
     std::vector<NodeName> nodes;

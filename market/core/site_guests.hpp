@@ -9,6 +9,7 @@
 #include <string>
 
 #include "market/core/book.hpp"
+#include "market/core/site_offer.hpp"
 #include "market/core/site_terms.hpp"
 
 namespace souk::market {
@@ -44,6 +45,9 @@ class SiteGuests {
     // here any more, and why.
     Result<JobReport> heard(const Site& site, const JobReport& report, int64_t kept,
                             bool comes) const;
+    // Returns a job of which that is said if it has ended a stay here, and comes once more; else
+    // null.
+    const Job* comes_again(const SiteJob& word) const;
     // The nodes of it that are known here: homes of its jobs, and where it runs jobs of this site.
     std::vector<NodeName> nodes_of(const std::string& site) const;
     Status has_room_for_node(const std::string& site) const;

@@ -93,6 +93,18 @@ Status SiteMoves::go_home(Job& job, const Quote::Place& place, Nanos now) {
                          Reason(ReasonCode::site_gain).with(Figure::cause, text));
 }
 
+SiteOffer SiteMoves::offer_of(const Result<Quote::Place>& place, uint64_t number) {
+    SiteOffer offer;
+    offer.number = number;
+    if (!place) {
+        offer.why = souk::Cause(place.error());
+    } else {
+        offer.price = place->price;
+        offer.speed = place->speed;
+    }
+    return offer;
+}
+
 Reason SiteMoves::rests(const Job& job, const std::vector<std::string>& sites, Nanos now) const {
     Nanos until = Nanos::never();
     for (const std::string& site : sites)

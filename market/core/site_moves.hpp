@@ -41,6 +41,9 @@ class SiteMoves {
     // It runs at another site, and moves to that place at its own.
     Status go_home(Job& job, const Quote::Place& place, Nanos now);
 
+    // Says what its own site offers for that place, as another site would.
+    static SiteOffer offer_of(const Result<Quote::Place>& place, uint64_t number);
+
     // Until when none of these sites is asked about the job, if it rests for all; else empty.
     Reason rests(const Job& job, const std::vector<std::string>& sites, Nanos now) const;
     // Why a round about a job that runs has led to no move, in the words of the first sites.

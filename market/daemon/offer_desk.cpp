@@ -143,8 +143,11 @@ void OfferDesk::give(const OfferRounds& rounds, const market::Job& job,
         return;
     if (waits && (!market::SiteMoves::waits(job) || !is_free(market_, job))) return;
     const bool begins = waits && job.phase() == JobPhase::waiting;
-    const Status goes = begins ? market_.lend(id, best.site, now)
-                               : market_.move_for_gain(id, best.site, *best.offer, now);
+    const auto home = at_home_.find(id);
+    if (best.site.empty() && home == at_home_.end()) return;
+    const Status goes = best.site.empty() ? market_.move_home(id, home->second, now)
+                        : begins          ? market_.lend(id, best.site, now)
+                                          : market_.move_for_gain(id, best.site, *best.offer, now);
     if (goes) {
         running_.begin_anew(id, now);
         steps_.wake();
@@ -297,11 +300,12 @@ void OfferDesk::answer_own(Nanos now) {
         const market::Job* const job = market_.find(id);
         const OfferRounds::Round* const round = running_.of(id);
         if (!job || !round || !round->is_open) continue;
-        SiteOffer offer = market_.offer_home(*job, now);
-        offer.number = round->number;
-        (void)running_.answer("", offer, now);
+        const auto place = market_.place_at_home(*job, now);
+        if (place) at_home_[id] = *place;
+        (void)running_.answer("", market::SiteMoves::offer_of(place, round->number), now);
     }
-    look();
+    look();  // gives them away, if they are worth it
+    at_home_.clear();
 }
 
 }  // namespace souk

@@ -73,7 +73,8 @@ class OfferDesk {
     OfferRounds waiting_, running_;
     OfferTurns turns_;
     std::deque<Question> questions_;
-    std::deque<JobId> own_;  // jobs at peers: what would they get at home
+    std::deque<JobId> own_;                          // jobs at peers: what would they get at home
+    std::map<JobId, market::Quote::Place> at_home_;  // this, while it is looked at
     Timer timer_;
 };
 

@@ -13,9 +13,25 @@
 
 #include "market/core/offer_rounds.hpp"
 #include "market/core/site_names.hpp"
-#include "tests/unit/market_world.hpp"
+#include "tests/unit/site_words.hpp"
 
 namespace souk::market {
+
+// The rule of docs/sites.md, in fractions: what is gained less what it must be more than.
+inline double worth(const SiteMove& m, const SiteStay& there, const std::string& site) {
+    const double rest = std::min(m.rest.seconds(), 3600.0);
+    const double here_s = std::max(0.0, rest - there.starts_in.seconds());
+    const double there_s =
+        here_s * static_cast<double>(m.here.speed) / static_cast<double>(there.speed);
+    const double cost_s = std::min(m.pause.seconds(), 3600.0) + 60;
+    const bool twice = std::ranges::find(m.lately, site) != m.lately.end();
+    if (!m.cheapest) return here_s - there_s - (twice ? 2 : 1) * cost_s;
+    const auto money = [&](Money price, double span_s) {
+        return static_cast<double>(price.micro) * m.cpus * span_s / 3600;
+    };
+    return money(m.here.price, here_s) - money(there.price, there_s) -
+           (twice ? 2 : 1) * (money(m.bid, cost_s) + static_cast<double>(m.carried.micro));
+}
 
 struct SiteNet {
     struct Site {
@@ -47,6 +63,7 @@ struct SiteNet {
     std::function<void(Site&, const JobId&, const Gain&)> decided;
     std::map<std::string, std::map<JobId, std::vector<Change>>> changes;
     Nanos now = Nanos::from_s(1);
+    Quote::Place at_home;  // of the job that is looked at
 
     explicit SiteNet(const std::vector<std::string>& names) {
         for (const std::string& name : names) {
@@ -112,11 +129,9 @@ struct SiteNet {
     }
     void take_order(const std::string& from, Site& home, Order o, uint64_t number) {
         ck_assert(SiteBorder({from, home.name}).hear(o).has_value());
-        const Status passed = home.w.market->site_order(from, o, home.w.now, number);
-        if (passed) return;
-        OrderFailed f;
-        f.id = o.id, f.seq = o.seq, f.node = o.node, f.why = passed.error();
-        say(home.name, from, [this, &home, from, f] { take_failure(home.name, at(from), f); });
+        const auto f = not_passed(home.w, from, o, number);
+        if (!f) return;
+        say(home.name, from, [this, &home, from, f] { take_failure(home.name, at(from), *f); });
     }
     void take_note(const std::string& from, Site& home, SiteNote note) {
         ck_assert(SiteBorder({from, home.name}).hear(note.note.id.home).has_value());
@@ -126,26 +141,14 @@ struct SiteNet {
         ck_assert(SiteBorder({from, there.name}).hear(f).has_value());
         const Node* const home = there.w.market->find_node(f.id.home);
         if (there.w.market->find(f.id) && home->connected)
-            must_be(there.w.market->site_failed(from, f, there.w.now));
+            must(there.w.market->site_failed(from, f, there.w.now));
     }
     void take_job(const std::string& from, Site& there, SiteJob word) {
         ck_assert(SiteBorder({from, there.name}).hear(word).has_value());
-        const JobId id = word.report.id;
-        World& w = there.w;
-        if (const auto it = w.stored_jobs.find(id);
-            !w.market->find(id) && it != w.stored_jobs.end() && it->second.finish_seq > 0)
-            w.market->recall(it->second);
-        const Status taken =
-            w.market->site_job({from, account(from), &there.terms, 12 * 60}, word, w.now);
-        if (taken) return;
-        SiteNote no;
-        no.note.id = id;
-        no.no = taken.error();
-        no.number = word.number;
-        say(there.name, from, [this, &there, from, no] { take_note(there.name, at(from), no); });
-    }
-    static void must_be(const Status& done) {
-        ck_assert_msg(done.has_value(), "%s", done ? "" : done.error().message.c_str());
+        const SiteGuests::Site site{from, account(from), &there.terms, 12 * 60};
+        const auto no = refused(there.w, site, word);
+        if (!no) return;
+        say(there.name, from, [this, &there, from, no] { take_note(there.name, at(from), *no); });
     }
     void set_link(const std::string& a, const std::string& b, bool on) {
         if (is_up(a, b) == on) return;
@@ -208,10 +211,12 @@ struct SiteNet {
         if (waits && !SiteMoves::waits(job)) return;
         const Gain gain{now, best.site, x.w.market->site_wish(job, now).move.value_or(SiteMove{}),
                         *best.offer, job.phase() == JobPhase::running};
-        const JobId id = job.id();
-        const Status goes = waits && job.phase() == JobPhase::waiting
-                                ? x.w.market->lend(id, best.site, now)
-                                : x.w.market->move_for_gain(id, best.site, *best.offer, now);
+        const JobId& id = job.id();
+        Market& market = *x.w.market;
+        const Status goes = best.site.empty() ? market.move_home(id, at_home, now)
+                            : waits && job.phase() == JobPhase::waiting
+                                ? market.lend(id, best.site, now)
+                                : market.move_for_gain(id, best.site, *best.offer, now);
         if (!goes) return;
         x.running.begin_anew(id, now);
         if (decided) decided(x, id, gain);
@@ -274,29 +279,15 @@ struct SiteNet {
         if (!SiteMoves::may_gain(*job) || !x.w.market->lent().may_move(*job))
             return x.running.later(id, now);
         if (!is_lent(*job)) return ask(x, x.running, *job);
-        SiteOffer offer = x.w.market->offer_home(*job, now);
-        offer.number = x.running.begin(id, {""}, x.w.market->site_wish(*job, now), now);
-        (void)x.running.answer("", offer, now);
+        const auto place = x.w.market->place_at_home(*job, now);
+        at_home = place.value_or(Quote::Place{});
+        const uint64_t number = x.running.begin(id, {""}, x.w.market->site_wish(*job, now), now);
+        (void)x.running.answer("", SiteMoves::offer_of(place, number), now);
         end_rounds(x, x.running);
     }
 
     // -- time
 
-    void come_home(Site& x) {
-        for (auto& [id, job] : x.w.jobs) {
-            JobReport& r = job.report;
-            const bool is_away = r.phase == JobPhase::frozen && !r.in_place && !job.doing &&
-                                 !of_site(r.where).site.empty();
-            if (!is_away) {
-                x.frozen_since.erase(id);
-            } else if (x.frozen_since.try_emplace(id, now).first->second + Nanos::from_s(2) < now) {
-                r.where = id.home;
-                r.stay_run = r.stats.run_time;
-                r.epoch = r.epoch.next();
-                x.w.tell(job);
-            }
-        }
-    }
     void note_changes(Site& x) {
         for (const auto& [id, job] : x.w.jobs) {
             const JobReport& r = job.report;
@@ -315,7 +306,7 @@ struct SiteNet {
             }
         now = now + span;
         for (auto& [name, site] : sites) {
-            come_home(site);
+            bring_home(site.w, site.frozen_since);
             site.w.run_until(now);
             note_changes(site);
             desk(site);
@@ -328,7 +319,7 @@ struct SiteNet {
     JobId submit(const std::string& site, int64_t price, Nanos work, const SiteWish& wish,
                  const char* home = "n1") {
         World& w = at(site).w;
-        const JobId id = w.submit(home, price, work);
+        JobId id = w.submit(home, price, work);
         if (!wish.names.empty()) {
             w.jobs.at(id).report.terms.sites = wish;
             w.tell(w.jobs.at(id));
@@ -342,6 +333,31 @@ struct SiteNet {
         at(site).w.set_provider(r);
     }
     std::string where(const std::string& site, const JobId& id) { return at(site).w.where(id); }
+};
+
+inline const SiteWish any_site{"any"};
+
+// lab's n1 is slow, uni's is fast.
+struct Uneven : SiteNet {
+    JobId job;
+    explicit Uneven(const SiteWish& wish = any_site, Nanos work = Nanos::never())
+        : SiteNet({"lab", "uni"}) {
+        at("lab").w.add_node("n1", 50, 5);
+        at("uni").w.add_node("n1", 200, 5, 2);
+        run(Nanos::from_s(5));
+        job = submit("lab", 20, work, wish);
+        run(Nanos::from_s(20));
+        ck_assert_text(where("lab", job), "n1");
+    }
+    std::string place() { return where("lab", job); }
+    std::string why() {
+        std::string all;
+        for (const Reason& one : at("lab").w.market->reasons(*at("lab").w.market->find(job), now))
+            all += one.text() + "\n";
+        return all;
+    }
+    bool says(const char* text) { return why().find(text) != std::string::npos; }
+    const Loan& loan() { return *at("lab").w.market->find(job)->record.loan; }
 };
 
 }  // namespace souk::market

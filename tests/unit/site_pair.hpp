@@ -9,13 +9,9 @@
 #include <vector>
 
 #include "market/core/site_names.hpp"
-#include "tests/unit/market_world.hpp"
+#include "tests/unit/site_words.hpp"
 
 namespace souk::market {
-
-inline void must(const Status& done) {
-    ck_assert_msg(done.has_value(), "%s", done ? "" : done.error().message.c_str());
-}
 
 // lab lends, uni takes. A job that lab's home has at uni comes home some time after it is frozen
 // there, as HomeEvacuations has it.
@@ -48,11 +44,9 @@ struct SitePair {
     }
     void order_at_lab(Order o, uint64_t number) {
         ck_assert(SiteBorder({"uni", "lab"}).hear(o).has_value());
-        const Status passed = lab.market->site_order("uni", o, lab.now, number);
-        if (passed) return;
-        OrderFailed f;
-        f.id = o.id, f.seq = o.seq, f.node = o.node, f.why = passed.error();
-        to_uni.push_back([this, f] { failed_at_uni(f); });
+        const auto f = not_passed(lab, "uni", o, number);
+        if (!f) return;
+        to_uni.push_back([this, f] { failed_at_uni(*f); });
     }
     void note_at_lab(SiteNote note) {
         ck_assert(SiteBorder({"uni", "lab"}).hear(note.note.id.home).has_value());
@@ -60,18 +54,9 @@ struct SitePair {
     }
     void job_at_uni(SiteJob word) {
         ck_assert(SiteBorder({"lab", "uni"}).hear(word).has_value());
-        const JobReport& r = word.report;
-        if (const auto it = uni.stored_jobs.find(r.id);
-            !uni.market->find(r.id) && it != uni.stored_jobs.end() && it->second.finish_seq > 0)
-            uni.market->recall(it->second);
-        const auto taken =
-            uni.market->site_job({"lab", site_account(1), &terms, 12 * 60}, word, uni.now);
-        if (taken) return;
-        SiteNote no;
-        no.note.id = r.id;
-        no.no = taken.error();
-        no.number = word.number;
-        to_lab.push_back([this, no] { note_at_lab(no); });
+        const auto no = refused(uni, {"lab", site_account(1), &terms, 12 * 60}, word);
+        if (!no) return;
+        to_lab.push_back([this, no] { note_at_lab(*no); });
     }
     void failed_at_uni(OrderFailed f) {
         ck_assert(SiteBorder({"lab", "uni"}).hear(f).has_value());
@@ -96,22 +81,7 @@ struct SitePair {
         for (const auto& [name, p] : w.providers)
             if (of_site(name).site.empty()) w.connect(name);
     }
-    void come_home() {
-        for (auto& [id, job] : lab.jobs) {
-            JobReport& r = job.report;
-            const bool is_away = r.phase == JobPhase::frozen && !r.in_place && !job.doing &&
-                                 of_site(r.where).site == "uni";
-            if (!is_away) {
-                frozen_since.erase(id);
-            } else if (frozen_since.try_emplace(id, lab.now).first->second + Nanos::from_s(2) <
-                       lab.now) {
-                r.where = id.home;
-                r.stay_run = r.stats.run_time;
-                r.epoch = r.epoch.next();
-                lab.tell(job);
-            }
-        }
-    }
+    void come_home() { bring_home(lab, frozen_since); }
     void step(Nanos span = Nanos::from_ms(200)) {
         for (auto& word : std::exchange(to_lab, {})) word();
         for (auto& word : std::exchange(to_uni, {})) word();
@@ -127,6 +97,21 @@ struct SitePair {
     }
     void run(Nanos span) {
         for (const Nanos end = lab.now + span; lab.now < end;) step();
+    }
+    // Each site has a node, uni's at that reserve, and they are connected.
+    void open(int64_t reserve, int32_t cpus = 1) {
+        lab.add_node("n1", 100, 1);
+        uni.add_node("n1", 100, reserve, cpus);
+        set_link(true);
+        run(Nanos::from_s(4));
+    }
+    // A job of lab that waits there, as one that bids 100 has the node.
+    JobId crowd_out(int64_t price, Nanos work = Nanos::never()) {
+        lab.submit("n1", 100);
+        run(Nanos::from_s(1));
+        JobId id = lab.submit("n1", price, work);
+        run(Nanos::from_s(1));
+        return id;
     }
     const Loan& loan(const JobId& id) const { return *lab.market->find(id)->record.loan; }
     std::string at_uni(const JobId& id) const {

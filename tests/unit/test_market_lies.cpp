@@ -7,8 +7,7 @@
 // SOUK_LIES=N: so many seeds, from SOUK_LIES_FROM on.
 #include <cstdlib>
 
-#include "market/store/records.hpp"
-#include "tests/unit/market_world.hpp"
+#include "tests/unit/lied_world.hpp"
 #include "tests/unit/seeds.hpp"
 #include "tests/unit/wire_samples.hpp"
 
@@ -22,10 +21,7 @@ constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
 constexpr uint32_t honest_uid = 1'000, liars_uid = 2'000;
 constexpr int64_t liars_bid_max = 50, honest_bid = 60;
 
-struct LiedMarket {
-    uint64_t seed;
-    Rng rng;
-    World w;
+struct LiedMarket : LiedWorld {
     std::map<JobId, Order> ordered;  // the liar's jobs
     std::vector<JobId> honest;
     bool books = true;  // the liar's jobs ask for places ahead
@@ -39,19 +35,9 @@ struct LiedMarket {
         return o;
     }
 
-    explicit LiedMarket(uint64_t number) : seed(number), rng(number), w(options(rng)) {
-        w.calendar = s(1'700'000'000);
-        w.market->set_calendar(w.calendar);
-        w.transit = Nanos::from_ms(rng.between(0, 3'000));
+    explicit LiedMarket(uint64_t number) : LiedWorld(number, options) {
         w.elsewhere = [this](const Send& send) { return heard(send); };
         w.after_step = [this] { check(); };
-        w.sees_record = [this](const JobRecord& r) { check_readable(r); };
-        for (const char* name : {"n1", "n2"}) {
-            w.add_node(name, 100, rng.between(1, 5), 2, 2'000);
-            ProviderReport p = w.providers[name];
-            p.version = "1";
-            w.set_provider(p);
-        }
         if (w.options.metered) {
             MoneyOrder m;
             m.uid = honest_uid;
@@ -88,13 +74,6 @@ struct LiedMarket {
         if (const auto* order = std::get_if<Order>(&send.message); order && order->id.home == liar)
             ordered[order->id] = *order;
         return send.node == liar || send.node == lender;
-    }
-
-    template <class T>
-    void check_readable(const T& value) {
-        const auto back = wire::unpack<T>(wire::pack(value));
-        ck_assert_msg(back.has_value(), "seed %lu: %s", static_cast<unsigned long>(seed),
-                      back ? "" : back.error().message.c_str());
     }
 
     // Holds at every step, beside World::check.

@@ -120,14 +120,8 @@ START_TEST(a_job_that_is_not_taken_waits_at_home_and_nothing_hangs) {
     {  // by the terms
         SitePair p;
         p.terms.most_cpus = 0;
-        p.lab.add_node("n1", 100, 1);
-        p.uni.add_node("n1", 100, 1);
-        p.set_link(true);
-        p.run(s(4));
-        p.lab.submit("n1", 100);
-        p.run(s(1));
-        const JobId id = p.lab.submit("n1", 20, s(5));
-        p.run(s(1));
+        p.open(1);
+        const JobId id = p.crowd_out(20, s(5));
         ck_assert(p.lab.market->lend(id, "uni", p.lab.now).has_value());
         p.run(s(2));
         ck_assert(!is_lent(*p.lab.market->find(id)));

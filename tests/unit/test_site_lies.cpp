@@ -6,8 +6,7 @@
 // given away pays its bid at most and ends; and a job that bids more than the site's gets a place
 // although the site goes on. SOUK_LIES=N: so many seeds, from SOUK_LIES_FROM on.
 #include "market/core/site_names.hpp"
-#include "market/store/records.hpp"
-#include "tests/unit/market_world.hpp"
+#include "tests/unit/lied_world.hpp"
 #include "tests/unit/seeds.hpp"
 #include "tests/unit/wire_samples.hpp"
 
@@ -20,10 +19,7 @@ constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
 const std::string evil = "evil", lab = "lab";
 constexpr int64_t sites_bid_max = 50, honest_bid = 60;
 
-struct LiedSites {
-    uint64_t seed;
-    Rng rng;
-    World w;
+struct LiedSites : LiedWorld {
     SiteTerms terms;
     std::vector<JobId> stays, given;
     std::map<JobId, Order> ordered;  // of the site's jobs, by their names there
@@ -38,20 +34,10 @@ struct LiedSites {
         return o;
     }
 
-    explicit LiedSites(uint64_t number) : seed(number), rng(number), w(options(rng)) {
-        w.calendar = s(1'700'000'000);
-        w.market->set_calendar(w.calendar);
-        w.transit = Nanos::from_ms(rng.between(0, 3'000));
+    explicit LiedSites(uint64_t number) : LiedWorld(number, options) {
         w.elsewhere = [this](const Send& send) { return heard(send); };
         w.after_step = [this] { check(); };
-        w.sees_record = [this](const JobRecord& r) { check_readable(r); };
         terms.most_cpus = static_cast<int32_t>(rng.between(0, 4));
-        for (const char* name : {"n1", "n2"}) {
-            w.add_node(name, 100, rng.between(1, 5), 2, 2'000);
-            ProviderReport p = w.providers[name];
-            p.version = "1";
-            w.set_provider(p);
-        }
         for (const uint32_t uid : {1'000U, site_account(1)}) {
             if (!w.options.metered) break;
             MoneyOrder m;
@@ -102,13 +88,6 @@ struct LiedSites {
         job.report.order_seq = order->seq;
         w.tell(job);
         return true;
-    }
-
-    template <class T>
-    void check_readable(const T& value) {
-        const auto back = wire::unpack<T>(wire::pack(value));
-        ck_assert_msg(back.has_value(), "seed %lu: %s", static_cast<unsigned long>(seed),
-                      back ? "" : back.error().message.c_str());
     }
 
     // Holds at every step, beside World::check.

@@ -478,10 +478,7 @@ START_TEST(a_peer_that_owes_its_limit_sends_no_more_and_its_jobs_go_home) {
     p.uni.add_node("n1", 100, 36);  // a hundredth a second
     p.set_link(true);
     p.run(s(4));
-    p.lab.submit("n1", 100);
-    p.run(s(1));
-    const JobId job = p.lab.submit("n1", 40);
-    p.run(s(1));
+    const JobId job = p.crowd_out(40);
     SiteCredit& credit = p.uni.market->credit();
     credit.know("lab", site_account(1), Money{300'000}, {});  // for half a minute
     const SiteGuests::Site lab{"lab", site_account(1), &p.terms, 12 * 60};
@@ -531,14 +528,8 @@ END_TEST
 START_TEST(a_peer_that_was_removed_begins_anew_with_nothing_owed) {
     SitePair p;
     p.terms.most_cpus = 8;
-    p.lab.add_node("n1", 100, 1);
-    p.uni.add_node("n1", 100, 36);
-    p.set_link(true);
-    p.run(s(4));
-    p.lab.submit("n1", 100);
-    p.run(s(1));
-    const JobId job = p.lab.submit("n1", 40, s(30));
-    p.run(s(1));
+    p.open(36);
+    const JobId job = p.crowd_out(40, s(30));
     must(p.lab.market->lend(job, "uni", p.lab.now));
     p.run(s(100));
     SiteCredit& credit = p.lab.market->credit();
@@ -556,14 +547,8 @@ END_TEST
 
 START_TEST(a_peer_that_keeps_its_jobs_here_beyond_its_limit_is_found_out) {
     SitePair p;
-    p.lab.add_node("n1", 100, 1);
-    p.uni.add_node("n1", 100, 36);
-    p.set_link(true);
-    p.run(s(4));
-    p.lab.submit("n1", 100);
-    p.run(s(1));
-    const JobId job = p.lab.submit("n1", 40);
-    p.run(s(1));
+    p.open(36);
+    const JobId job = p.crowd_out(40);
     SiteCredit& credit = p.uni.market->credit();
     must(p.lab.market->lend(job, "uni", p.lab.now));
     p.run(s(20));
@@ -583,14 +568,8 @@ END_TEST
 
 START_TEST(a_job_that_waits_at_a_peer_which_owes_says_so_and_no_limit_is_as_it_was) {
     SitePair p;
-    p.lab.add_node("n1", 100, 1);
-    p.uni.add_node("n1", 100, 36);
-    p.set_link(true);
-    p.run(s(4));
-    p.lab.submit("n1", 100);
-    p.run(s(1));
-    const JobId job = p.lab.submit("n1", 40);
-    p.run(s(1));
+    p.open(36);
+    const JobId job = p.crowd_out(40);
     p.uni.market->credit().know("lab", site_account(1), std::nullopt, {});
     must(p.lab.market->lend(job, "uni", p.lab.now));
     p.run(s(100));

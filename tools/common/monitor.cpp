@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: one screen, whose panels share their widths, cuts and keys.
 #include "tools/common/monitor.hpp"
 
 #include <algorithm>
@@ -368,13 +367,6 @@ std::string summary(const Seen& seen) {
            field(jobs, "suspend") + " frozen  " + field(s, "solver");
 }
 
-// The other sites; empty: there are none.
-std::string sites_line(const Seen& seen) {
-    std::string text;
-    for (const Json& peer : seen.peers) text += (text.empty() ? "sites: " : "; ") + peer_line(peer);
-    return blank_controls(text);
-}
-
 std::string price_line(const Seen& seen, const View& view, size_t columns) {
     const auto values = prices_of(seen);
     const bool known = !values.empty() && values.back() >= 0;
@@ -600,7 +592,7 @@ std::vector<Line> screen(const Seen& seen, View& view, size_t rows, size_t colum
     };
     std::vector<Line> lines = {{fitting(summary(seen)), Line::Kind::head},
                                {fitting(price_line(seen, view, columns)), Line::Kind::plain}};
-    if (const std::string sites = sites_line(seen); !sites.empty())
+    if (const std::string sites = peers_line(seen.peers); !sites.empty())
         lines.push_back({fitting(sites), Line::Kind::plain});
     const size_t fixed = lines.size() + 1;
     for (Line& line : body(seen, view, rows > fixed ? rows - fixed : 0, columns))
@@ -618,7 +610,7 @@ std::vector<Line> screen(const Seen& seen, View& view, size_t rows, size_t colum
 
 std::string once(const Seen& seen, const View& view) {
     std::string text = summary(seen) + "\n" + price_line(seen, view, 120);
-    if (const std::string sites = sites_line(seen); !sites.empty()) text += "\n" + sites;
+    if (const std::string sites = peers_line(seen.peers); !sites.empty()) text += "\n" + sites;
     for (const Panel panel : {Panel::nodes, Panel::jobs, Panel::moves}) {
         const auto rows = rows_of(seen, view, panel, true);
         if (rows.empty() && panel == Panel::moves) continue;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/common/peer_rows.hpp"
 
+#include "kernel/base/text.hpp"
+
 namespace souk::tools {
 
 std::string peer_state(const Json& peer) {
@@ -20,6 +22,12 @@ std::string peer_line(const Json& peer) {
     return field(peer, "site") + (peer.value("connected", false) ? " connected: " : " away: ") +
            field(peer, "guests") + " jobs of it here, " + field(peer, "lent") + " of ours there" +
            (owes.empty() ? "" : ", " + owes);
+}
+
+std::string peers_line(const Json& peers) {
+    std::string text;
+    for (const Json& peer : peers) text += (text.empty() ? "sites: " : "; ") + peer_line(peer);
+    return blank_controls(text);
 }
 
 }  // namespace souk::tools

@@ -14,5 +14,7 @@ std::string peer_state(const Json& peer);
 std::string owes_text(const Json& peer, const char* key);
 // "uni connected: 2 jobs of it here, 1 of ours there, we owe it 3".
 std::string peer_line(const Json& peer);
+// All of them in one line for a terminal; empty: there are none.
+std::string peers_line(const Json& peers);
 
 }  // namespace souk::tools
