@@ -240,9 +240,9 @@ void print_memory() {
 
 // Durable commits of one and of a hundred rows of 1 KiB, beside a bare 4 KiB write and fdatasync.
 void print_state() {
-    char dir[] = "/var/tmp/souk-bench-XXXXXX";
-    MUST(mkdtemp(dir) != nullptr);
-    const std::string path = dir;
+    const char* base = std::getenv("SOUK_BENCH_DIR");
+    std::string path = std::string(base ? base : "/var/tmp") + "/souk-bench-XXXXXX";
+    MUST(mkdtemp(path.data()) != nullptr);
     const auto median_of = [](const std::function<void(int)>& work) {
         std::vector<int64_t> spans;
         const Nanos end = Loop::now() + Nanos{static_cast<int64_t>(seconds_each * 1e9)};
@@ -278,7 +278,7 @@ void print_state() {
     });
     for (const char* name : {"/plain", "/state.db", "/state.db-wal", "/lock"})
         unlink((path + name).c_str());
-    rmdir(dir);
+    rmdir(path.c_str());
     printf(
         "  \"state\": {\"commit_1_row_us\": %.0f, \"commit_100_rows_us\": %.0f, \"per_row_us\": "
         "%.1f, "
