@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -221,3 +222,21 @@ def test_devices_and_names_that_could_not_be_told_apart_are_refused(tmp_path, li
     said = subprocess.run([f"{BIN}/agentd", "--config", str(config), "--check-config"],
                           capture_output=True, text=True, timeout=20)
     assert said.returncode == 2 and says in said.stderr, said.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's sandbox needs namespaces")
+@pytest.mark.parametrize("program", ["souk-handshake", "souk-inspect"])
+def test_a_helper_whose_sandbox_cannot_be_made_says_why_before_it_ends(program):
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(20)
+    helper = subprocess.Popen(
+        ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", f"{BIN}/{program}"],
+        preexec_fn=lambda: os.dup2(its.fileno(), 3), pass_fds=[3], stdin=subprocess.DEVNULL)
+    its.close()
+    try:
+        assert b"namespaces of its own: Operation not permitted" in ours.recv(4096)
+        assert helper.wait(20) == 1
+    finally:
+        helper.kill()
+        helper.wait()
+        ours.close()

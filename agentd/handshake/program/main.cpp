@@ -79,10 +79,12 @@ int run(int argc, char** argv) {
         return 2;
     }
     ::close_range(control_fd + 1, ~0U, 0);
+    // The work closes its own when it fails, and agentd is to be told why.
+    const Fd last_words(::fcntl(control_fd, F_DUPFD_CLOEXEC, control_fd + 1));
     const Status worked = work(::getppid());
     if (worked) return 0;
     const Failed failed{0, worked.error().code, worked.error().message};
-    (void)send_packet(control_fd, pack(Told(failed)));
+    (void)send_packet(last_words.get(), pack(Told(failed)));
     return 1;
 }
 
