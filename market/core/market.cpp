@@ -231,10 +231,10 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     }
     const auto& r = std::get<ProviderReport>(message);
     if (r.node != name) return fail("node " + name + " reports as provider " + r.node);
-    return provider_report(it->second, r);
+    return provider_report(it->second, r, now);
 }
 
-Status Market::provider_report(Node& node, const ProviderReport& r) {
+Status Market::provider_report(Node& node, const ProviderReport& r, Nanos now) {
     for (const OpenHours& h : r.hours)
         if (!h.is_sound())
             return fail("node " + node.id() + " opens for " + std::to_string(h.to_s - h.from_s) +
@@ -259,19 +259,9 @@ Status Market::provider_report(Node& node, const ProviderReport& r) {
         places_.changed();
         reservations_.changed();
     }
-    if (terms_changed && places_.attributes_changed(old, node))
-        for (auto& [id, job] : book_.jobs())
-            if (job.phase() != JobPhase::finished && !job.record.report.terms.needs->empty())
-                work_.touch(job);
-    if (first || old.resources != r.resources)
-        for (auto& [id, job] : book_.jobs())
-            if (job.phase() != JobPhase::finished && !job.record.report.terms.resources.empty())
-                work_.touch(job);
-    if (places_.take_machine(node)) {
-        for (auto& [id, job] : book_.jobs())
-            if (job.phase() != JobPhase::finished && !job.record.report.where.empty())
-                work_.touch(job);
-    }
+    if (terms_changed && places_.attributes_changed(old, node)) wide_.attributes();
+    if (first || old.resources != r.resources) wide_.resources();
+    wide_.machine(node, now);
     const auto known = solver_.provider(node.key);
     if (terms_changed || !known || known->memory_mb != Places::memory_of(node)) {
         work_.touch(node);
@@ -300,7 +290,7 @@ Nanos Market::next_call() const {
     Nanos next = settling() ? settling_.end() : solver_.next_wake();
     next = std::min({next, alarms_.next(), days_.next(), explain_.next_call(), prices_.next_call(),
                      notes_.next(), reports_.next_ask(), reservations_.next(), lent_.next(),
-                     credit_.next()});
+                     credit_.next(), wide_.next()});
     if (!book_.nodes().empty()) next = std::min(next, bids_.next_sample());
     if (!admission_.limited().empty())
         next = std::min({next, admission_.next(), funds_.next_hours(),
@@ -655,6 +645,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     while (Job* const job = alarms_.take_due(now)) reports_.alarm(*job, now);
     end_settling(now);
     places_.resources().forget_names();
+    wide_.look(now);
     reservations_.look(now);
     lent_.look(now);
     // They have numbers already, and go before those that are given now.

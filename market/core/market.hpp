@@ -90,6 +90,7 @@
 #include "market/core/user_days.hpp"
 #include "market/core/user_funds.hpp"
 #include "market/core/users.hpp"
+#include "market/core/wide_changes.hpp"
 #include "market/core/work_list.hpp"
 
 namespace souk {
@@ -354,7 +355,7 @@ class Market {
     Quote::Promise promise_of(const QuoteRequest& request, Nanos now) const;
     Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     void touch_files_served();
-    Status provider_report(Node& node, const ProviderReport& report);
+    Status provider_report(Node& node, const ProviderReport& report, Nanos now);
     Status meet_node(const std::string& site, const NodeName& node, Nanos now);
     void end_settling(Nanos now);
     void solve_now(Nanos now, Outputs& out);
@@ -375,6 +376,7 @@ class Market {
     Settling settling_;
     Notes notes_;
     WorkList work_;
+    WideChanges wide_{book_, places_, work_};
     EqualJobs equals_{work_};
     JobAlarms alarms_;
     RoomClaims rooms_;

@@ -171,7 +171,8 @@ inline bool is_on_its_way(const Job& job) {
 struct Node {
     NodeRecord record;
     ProviderKey key;
-    int machine = 0;  // its kind
+    int machine = 0;        // its kind
+    Nanos machine_next{0};  // before that another one is not taken
     bool connected = false;
     Nanos lost_at;               // when it was last connected
     std::map<JobId, Job*> jobs;  // that claim room here, or whose image lies here

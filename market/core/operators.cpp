@@ -388,6 +388,7 @@ Result<std::string> Operators::forget(const NodeName& name, uint32_t uid, Nanos 
         solver_.remove_provider(node.key);
     }
     places_.came_back(name);
+    places_.forget_machine(node);
     places_.changed();
     notes_.forget(node);
     work_.forget(node);

@@ -33,9 +33,14 @@ int64_t Places::memory_of(const Node& node) {
 }
 
 bool Places::take_machine(Node& node) {
-    const int kind = machines_.kind_of(node.record.report.machine);
-    return !machines_.take_the_same(std::exchange(node.machine, kind), kind);
+    const int old = node.machine;
+    node.machine = machines_.take(node.record.report.machine);
+    const bool same = machines_.take_the_same(old, node.machine);
+    machines_.leave(old);
+    return !same;
 }
+
+void Places::forget_machine(Node& node) { machines_.leave(std::exchange(node.machine, 0)); }
 
 void Places::note_rooted(const Job& job) {
     if (is_rooted(job))

@@ -59,8 +59,12 @@ class Places {
         absent_.reset();
         never_.reset();
     }
-    // The machine of a node is another one. True: it takes other things than the one before.
+    // The machine of a node may be another one. True: it takes other things than the one before.
     bool take_machine(Node& node);
+    bool is_known_machine(const Node& node) const {
+        return machines_.is(node.machine, node.record.report.machine);
+    }
+    void forget_machine(Node& node);
     // A node may be another thing for jobs that ask for one. True: for some of them it is.
     bool attributes_changed(const ProviderReport& before, const Node& node) {
         return needs_.changed(before, node);

@@ -35,25 +35,50 @@ void turn(World& w, const NodeName& name, bool on) {
 
 START_TEST(a_kind_takes_what_has_no_more_than_it_and_an_unknown_one_everything) {
     Machines m;
-    ck_assert_int_eq(m.kind_of({}), 0);
-    const int old = m.kind_of(machine("fpu sse2"));
+    ck_assert_int_eq(m.take({}), 0);
+    const int old = m.take(machine("fpu sse2"));
     ck_assert(m.fits_all(old) && m.fits_all(0));
-    const int rich = m.kind_of(machine("avx fpu sse2")),
-              other = m.kind_of(machine("fpu sse2", "4.3"));
-    ck_assert_int_eq(m.kind_of(machine("avx fpu sse2")), rich);
+    const int rich = m.take(machine("avx fpu sse2")), other = m.take(machine("fpu sse2", "4.3"));
+    ck_assert_int_eq(m.take(machine("avx fpu sse2")), rich);
     ck_assert(m.fits(rich, old) && !m.fits(old, rich) && m.fits(rich, rich));
     ck_assert(!m.fits(other, old) && !m.fits(old, other));
-    const int same = m.kind_of({"x86_64", "6.1", "4.2.1", 4096, "fpu sse2"});
+    const int same = m.take({"x86_64", "6.1", "4.2.1", 4096, "fpu sse2"});
     ck_assert(same != old && m.take_the_same(same, old) && !m.take_the_same(rich, old) &&
               !m.take_the_same(0, old));
     ck_assert_uint_eq(m.kinds(), 4);
     ck_assert(!m.fits_all(old) && !m.fits_all(rich) && !m.fits_all(other) && m.fits_all(0));
     for (const int kind : {old, rich, other}) ck_assert(m.fits(0, kind) && m.fits(kind, 0));
     for (size_t i = 0; i < Machines::kinds_max + 10; ++i)
-        (void)m.kind_of(machine(std::to_string(i).c_str()));
+        (void)m.take(machine(std::to_string(i).c_str()));
     ck_assert_uint_eq(m.kinds(), Machines::kinds_max);
-    ck_assert_int_eq(m.kind_of(machine("one too many")), 0);
-    ck_assert_int_eq(m.kind_of(machine("fpu sse2")), old);
+    ck_assert_int_eq(m.take(machine("one too many")), 0);
+    ck_assert_int_eq(m.take(machine("fpu sse2")), old);
+}
+END_TEST
+
+START_TEST(a_kind_that_no_node_is_of_makes_room_for_another_and_refuses_nothing_any_more) {
+    Machines m;
+    const int plain = m.take(machine("fpu")), rich = m.take(machine("avx fpu"));
+    ck_assert_int_eq(m.take(machine("avx fpu")), rich);
+    ck_assert(!m.fits_all(rich) && !m.fits(plain, rich));
+    // One node that is of another kind each time takes no more than one of the places.
+    int last = m.take(machine("0"));
+    for (size_t i = 1; i < Machines::kinds_max * 2; ++i) {
+        const int next = m.take(machine(std::to_string(i).c_str()));
+        ck_assert_int_ne(next, 0);
+        m.leave(std::exchange(last, next));
+    }
+    m.leave(last);
+    ck_assert_uint_eq(m.kinds(), 2);
+    m.leave(plain);
+    ck_assert(m.fits_all(rich));
+    m.leave(rich);
+    ck_assert_uint_eq(m.kinds(), 1);  // another node is of it
+    m.leave(rich);
+    m.leave(0);
+    ck_assert_uint_eq(m.kinds(), 0);
+    const int again = m.take(machine("avx fpu")), other = m.take(machine("fpu"));
+    ck_assert(m.fits(again, other) && !m.fits(other, again) && m.fits_all(other));
 }
 END_TEST
 
@@ -110,7 +135,7 @@ START_TEST(a_machine_that_is_changed_is_asked_anew) {
     ck_assert(w.jobs.at(a).report.where == before);
     p.machine = w.providers["n1"].machine;
     w.set_provider(p);
-    w.run_for(s(5));
+    w.run_for(s(10));
     ck_assert_text(w.jobs.at(a).report.where, "n2");
 }
 END_TEST
@@ -128,6 +153,7 @@ START_TEST(the_slowest_speed_that_may_be_said_is_slower_than_the_next) {
 END_TEST
 
 UNIT_SUITE(market_machines, a_kind_takes_what_has_no_more_than_it_and_an_unknown_one_everything,
+           a_kind_that_no_node_is_of_makes_room_for_another_and_refuses_nothing_any_more,
            a_job_is_never_sent_to_a_machine_that_lacks_what_it_has_seen,
            a_machine_that_is_changed_is_asked_anew,
            the_slowest_speed_that_may_be_said_is_slower_than_the_next);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "market/core/quoter.hpp"
+#include "market/core/wide_changes.hpp"
 #include "tests/unit/market_hall.hpp"
 
 using namespace souk;
@@ -103,6 +104,57 @@ START_TEST(a_node_of_another_kind_is_told_from_one_that_takes_the_same) {
     two.record.report.machine.architecture = "aarch64";
     ck_assert(hall.places.take_machine(two));
     ck_assert(!hall.places.take_machine(two));
+    hall.places.forget_machine(two);
+    ck_assert_int_eq(two.machine, 0);
+}
+END_TEST
+
+START_TEST(changes_that_concern_all_jobs_are_looked_for_once_a_second) {
+    Hall hall(1);
+    Notes notes;
+    WorkList work(notes);
+    WideChanges wide(hall.book, hall.places, work);
+    Job &plain = hall.job(1, 1, 10), &named = hall.job(2, 1, 10);
+    named.record.report.terms.resources = {{"gpu", 1}};
+    const auto s = Nanos::from_s;
+    ck_assert(wide.next() == Nanos::never());
+    wide.look(s(1));
+    ck_assert(!work.is_due());
+    wide.resources();
+    wide.look(s(2));
+    ck_assert(work.is_due());
+    ck_assert(work.take_jobs() == std::vector<Job*>{&named});
+    work.taken_up();
+    for (int i = 0; i < 100; ++i) {
+        wide.resources();
+        wide.look(s(2));
+    }
+    ck_assert(!work.is_due() && wide.next() == s(3));
+    plain.record.report.where = "n1";
+    Node& node = hall.book.node("n1");
+    const auto is_now = [&](const char* architecture, Nanos now) {
+        node.record.report.machine = {architecture, "6.1", "4.2", 4096, "fpu"};
+        wide.machine(node, now);
+    };
+    is_now("x86_64", s(3));
+    wide.look(s(3));
+    ck_assert_uint_eq(work.take_jobs().size(), 2);
+    ck_assert(wide.next() == Nanos::never());
+    // A node that is another machine each time is believed once in 10 s, and its last word counts.
+    is_now("aarch64", s(4));
+    wide.look(s(4));
+    ck_assert_uint_eq(work.take_jobs().size(), 1);
+    const int kind = node.machine;
+    for (const char* each : {"riscv64", "s390x", "x86_64"}) is_now(each, s(5));
+    ck_assert(wide.next() == s(14) && node.machine == kind);
+    wide.look(s(14));
+    ck_assert(node.machine != kind && hall.places.is_known_machine(node));
+    ck_assert_uint_eq(work.take_jobs().size(), 1);
+    ck_assert(wide.next() == Nanos::never());
+    named.record.report.phase = JobPhase::finished;
+    wide.resources();
+    wide.look(s(30));
+    ck_assert(work.take_jobs().empty());
 }
 END_TEST
 
@@ -314,6 +366,7 @@ END_TEST
 UNIT_SUITE(market_places, a_node_takes_a_job_when_it_is_there_offers_itself_and_can,
            what_nodes_the_solver_may_not_take_follows_from_failures_programs_and_machines,
            a_node_of_another_kind_is_told_from_one_that_takes_the_same,
+           changes_that_concern_all_jobs_are_looked_for_once_a_second,
            room_is_what_is_left_of_cpus_and_of_memory_and_is_never_less_than_what_is_used,
            why_no_node_can_hold_a_job_is_said_by_what_is_missing,
            a_job_whose_program_no_node_has_is_given_up_when_all_have_tried,
