@@ -34,6 +34,15 @@ bool is_lost(CauseCode why) {
     return std::ranges::find(all, why) != std::end(all);
 }
 
+// The market was away when the job ended, and its home says that this was in time. Whoever says so
+// gains nothing by it, because a promise that is kept pays nobody. Only the home that would have to
+// give back itself is not asked.
+bool says_in_time(const Job& job) {
+    const Promised& p = *job.record.promised;
+    const Nanos ended = job.record.report.ended;
+    return ended.ns > 0 && ended <= p.deadline && p.back_from != job.id().home;
+}
+
 bool is_kept_by_its_own(PromiseEnd keeps) {
     return keeps == PromiseEnd::held_back || keeps == PromiseEnd::home_away;
 }
@@ -349,7 +358,7 @@ void Promises::ends(Job& job, Nanos now) {
     const bool forgotten = why == CauseCode::home_forgot;
     const bool by_limit =
         why == CauseCode::time_limit || why == CauseCode::cpu_limit || why == CauseCode::place_over;
-    if (finished && in_time && why == CauseCode::none && !r.cancelled)
+    if (finished && why == CauseCode::none && !r.cancelled && (in_time || says_in_time(job)))
         p.end = PromiseEnd::kept;
     else if ((in_time && !gone && !by_limit && !forgotten) || job.record.cancel)
         p.end = PromiseEnd::withdrawn;

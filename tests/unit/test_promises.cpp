@@ -419,6 +419,54 @@ START_TEST(a_promise_outlives_the_market_and_one_that_is_cancelled_is_none) {
 }
 END_TEST
 
+// The market was away when the job ended. Its home says when that was, and may not be one that has
+// to give back.
+START_TEST(a_job_that_ended_in_time_while_the_market_was_away_has_kept_its_promise) {
+    for (const int64_t ended_s : {60, 390, 410, 0}) {
+        Promising p;
+        p.w.add_node("n1", 100, 1);
+        p.w.run_for(s(2));
+        const JobId id = p.submit("n1", 20, s(400), s(100), s(1'000));
+        p.run_for(s(20));
+        const Nanos deadline = p.promised(id).deadline;
+        p.w.restart();
+        p.w.now = p.w.now + s(500);
+        JobReport& r = p.w.jobs[id].report;
+        if (ended_s > 0) r.ended = deadline - s(400 - ended_s);
+        World::stop_clock(p.w.jobs[id], p.w.now - s(470));
+        p.w.end(p.w.jobs[id]);
+        p.w.connect("n1");
+        p.run_for(s(100));
+        const bool kept = ended_s > 0 && ended_s <= 400;
+        ck_assert(is_missed(p.promised(id).end) != kept);
+        ck_assert((p.promised(id).end == PromiseEnd::kept) == kept);
+        ck_assert_uint_eq(p.broken(id).size(), kept ? 0 : 1);
+    }
+}
+END_TEST
+
+START_TEST(a_home_that_would_have_to_give_back_does_not_say_that_its_guest_ended_in_time) {
+    for (const bool own : {false, true}) {
+        Promising p;
+        const JobId id = held_for_most(p, false, own ? "n1" : "n2");
+        p.owner("n1", false);
+        p.run_for(s(3));
+        ck_assert(p.promised(id).back.micro > 0);
+        const Nanos deadline = p.promised(id).deadline;
+        p.w.restart();
+        p.w.now = p.w.now + s(200);
+        p.w.jobs[id].report.ended = deadline - s(5);
+        p.w.end(p.w.jobs[id]);
+        for (const char* const node : {"n1", "n2"}) p.w.connect(node);
+        p.run_for(s(100));
+        ck_assert_text(to_string(p.promised(id).end), own ? "owner_left" : "kept");
+        Money back;
+        for (const Receipt& r : p.broken(id)) back += Money{} - r.paid;
+        ck_assert((back.micro > 0) == own);
+    }
+}
+END_TEST
+
 // No owner has left: the job stands where it is when its place begins elsewhere.
 START_TEST(a_promised_job_that_cannot_go_to_its_place_says_so) {
     Promising p;
@@ -648,6 +696,8 @@ UNIT_SUITE(promises, a_promised_job_has_its_place_from_the_latest_safe_start_wha
            the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others,
            who_needs_longer_than_he_said_has_missed_it_himself,
            a_promise_outlives_the_market_and_one_that_is_cancelled_is_none,
+           a_job_that_ended_in_time_while_the_market_was_away_has_kept_its_promise,
+           a_home_that_would_have_to_give_back_does_not_say_that_its_guest_ended_in_time,
            a_promised_job_that_cannot_go_to_its_place_says_so,
            a_promised_job_that_is_lost_where_it_runs_is_no_withdrawn_promise,
            what_a_program_took_is_learned_with_a_band,
