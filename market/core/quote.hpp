@@ -22,7 +22,7 @@ struct QuoteRequest {
     int32_t jobs = 1;      // so many of it at once, at most quote_jobs_max
     bool compare = false;  // Quote::strategies
     std::string command;   // of a job that wants a promise
-    // Of a job of several components, in their order; empty: it is a single one. `budget` of the
+    // The components of the job, in their order; empty: it is a single one. `budget` of the
     // terms is of all together.
     struct Component {
         int32_t cpus = 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market: deadlines that are promised (srun -f --promise), and run times that are learned.
+// Long: one small world, in which each way that a promise can end is played.
 #include <random>
 
 #include "tests/unit/market_world.hpp"

@@ -30,7 +30,7 @@ std::string chance(const Json& q, const char* key) {
     return std::to_string(std::lround(p)) + "%";
 }
 
-// Of all that is asked about, one or several.
+// True: more than one job or component is asked about.
 bool several(const SrunOptions& o) { return o.jobs > 1 || o.components > 0; }
 std::string parts(const SrunOptions& o, int64_t n) {
     const std::string what = o.components > 0 ? " component" : " job";
