@@ -45,7 +45,7 @@ Cell::Cell(CellSite& site, GuestJob job)
       stdio_(*site.loop, link_, job_.spec.launch.tty, stdio_hooks()),
       lease_(*site.loop, log_, groups_, capsule_.directory(),
              {.tell_init = [this](Nanos until) { tell_lease(until); },
-              .lapsed = [this] { tell(guest::Lapsed{}); }}),
+              .lapsed = [this](Nanos until) { tell(guest::Lapsed{until}); }}),
       image_(*site.loop, {site.images.get(), site.ram.get(), site.refused.get(), site.reach.settle},
              key_),
       kept_(image_, stdio_),

@@ -42,7 +42,7 @@ void LeaseWatch::over() {
         log_.warning("a job is stopped: its home was not heard from", {{"home", log_.id().home}});
         if (auto stop = group_.stop(); !stop) log_.error("a job is not stopped", stop.error());
     }
-    hooks_.lapsed();
+    hooks_.lapsed(until_);
 }
 
 void LeaseWatch::stopped_by_init() {

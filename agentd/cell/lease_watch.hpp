@@ -35,7 +35,7 @@ class LeaseWatch {
     struct Hooks {
         // PID 1 of the capsule is to know this deadline.
         std::function<void(Nanos until)> tell_init;
-        std::function<void()> lapsed;
+        std::function<void(Nanos until)> lapsed;
     };
     // `directory` of the capsule; it may be opened later.
     LeaseWatch(Loop& loop, JobLog log, const JobGroup& group, const Fd& directory, Hooks hooks)

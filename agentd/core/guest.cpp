@@ -364,7 +364,7 @@ struct Guest::Dispatch {
     void operator()(RestoreRunning&) const { p.starts.on_restore_running(e, out); }
     void operator()(CapsuleGone&) const { p.starts.on_capsule_gone(e, out); }
     void operator()(Exited& x) const { p.starts.on_exited(e, std::move(x), out); }
-    void operator()(Lapsed&) const { p.dumps.on_lapsed(e, out); }
+    void operator()(const Lapsed& x) const { p.dumps.on_lapsed(e, x, out); }
     void operator()(const LeaseFound& x) const { p.leases.found(e, x.until); }
     void operator()(Movable& x) const { guest.movable(e, std::move(x), out); }
     void operator()(const Stopped& x) const { guest.stopped(e, x, out); }

@@ -339,8 +339,11 @@ void GuestDumps::lease_ends(Entry& e, Outputs& out) {
     drive(e, out);
 }
 
-void GuestDumps::on_lapsed(Entry& e, Outputs& out) {
+void GuestDumps::on_lapsed(Entry& e, const Lapsed& x, Outputs& out) {
     if (!leases_.in_lease(e)) return;
+    // A later deadline waits for the disk behind a record. It lets the job go on, so that nobody
+    // may be told now that the job stands.
+    if (x.until < e.lease.until && e.lease.stage == Lease::Stage::good) return;
     e.lease.stage = Lease::Stage::over;
     if (e.in<state::Filling>()) {  // this copy is not the job yet
         e.why = {CauseCode::lease_over, "its lease was over before all of its memory had come"};

@@ -52,7 +52,7 @@ class GuestDumps {
     void on_dump_failed(guest::Entry& e, guest::DumpFailed x, guest::Outputs& out);
     void on_dump_undone(guest::Entry& e, guest::Outputs& out);
     void on_stood(guest::Entry& e, guest::Stood x, guest::Outputs& out);
-    void on_lapsed(guest::Entry& e, guest::Outputs& out);
+    void on_lapsed(guest::Entry& e, const guest::Lapsed& x, guest::Outputs& out);
     void on_checkpoint_sent(guest::Entry& e, guest::Outputs& out);
     void on_checkpoint_failed(guest::Entry& e, guest::CheckpointFailed x, guest::Outputs& out);
 

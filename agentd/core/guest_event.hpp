@@ -148,9 +148,10 @@ struct Movable {
     static constexpr Input input = Input::movable;
     Trouble why_not;
 };
-// The deadline of its lease has passed, and none of its processes runs.
+// The deadline `until` of its lease has passed, and none of its processes runs.
 struct Lapsed {
     static constexpr Input input = Input::lapsed;
+    Nanos until = Nanos::never();
 };
 // It stands for the owner of the node (on), or does not any more. why: it could not be stopped.
 struct Paused {

@@ -287,7 +287,7 @@ void GuestStarts::on_restore_running(Entry& e, Outputs& out) {
     const Early early = h->early;
     if (!h->whole) {
         e.become(state::Filling{early}, GuestState::filling);
-        return e.lease.over() ? dumps_.on_lapsed(e, out) : reports_.tell(e, out);
+        return e.lease.over() ? dumps_.on_lapsed(e, {e.lease.until}, out) : reports_.tell(e, out);
     }
     e.job.state = GuestState::running;
     out.push_back(Persist{e.job, Durable::soon});  // `held` on disk means as much

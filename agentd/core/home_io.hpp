@@ -143,6 +143,7 @@ struct HomeJob {
     Cause ended_for = {};  // cancelled: by its home, for this reason; none: by a person
     JobTries tries = {};
     Nanos place_ends = {};  // the newest JobNote::place_ends
+    Nanos ended = {};       // when this home learnt that it had finished, Unix time; 0: it has not
     bool operator==(const HomeJob&) const = default;
 };
 

@@ -56,6 +56,7 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
     r.cancelled = job.cancelled;
     r.wait_status = job.wait_status;
     r.why = job.why;
+    r.ended = job.ended;
     if (job.group.array != 0) r.array = JobId{job.id.home, job.group.array}.text();
     r.array_index = job.group.index;
     r.waits_for = groups_.waits(job);

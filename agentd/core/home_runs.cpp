@@ -202,6 +202,7 @@ void HomeRuns::finish(HomeJob& job, int32_t wait_status, const Trouble& why, con
     if ((job.out_file + job.err_file).empty()) std::exchange(job.spec.launch.groups, {});
     job.wait_status = wait_status;
     job.why = why;
+    job.ended = turn.unix_now;
     job.story.add(turn.step(StoryStep::What::finished, job.at.node, why));
     const bool was_somewhere = !job.at.node.empty();
     if (was_somewhere) HomeRecords::add_orphan(job, job.at, job.epoch);

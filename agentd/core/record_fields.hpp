@@ -104,7 +104,8 @@ SOUK_FIELDS(
     field("ended_for", &HomeJob::ended_for),
     part("ended_for_code", &HomeJob::ended_for, &Cause::code, cause_rule),
     field("tries", &HomeJob::tries, rule::unless_same),
-    field("place_ends", &HomeJob::place_ends, rule::time));
+    field("place_ends", &HomeJob::place_ends, rule::time),
+    field("ended", &HomeJob::ended, rule::time));
 
 SOUK_FIELDS(GuestKey, field("id", &GuestKey::id), field("epoch", &GuestKey::epoch, rule::count));
 

@@ -146,6 +146,7 @@ void Market::started(Nanos now) {
         reservations_.note(*job);
         lent_.resume(*job, now);
     }
+    reservations_.resume();
     billing_.count_use();
     for (auto& [name, node] : book_.nodes()) {
         node.lost_at = now;
@@ -572,23 +573,18 @@ Quote::Promise Market::promise_of(const QuoteRequest& request, Nanos now) const 
     user.record.uid = request.uid;
     if (const auto known = book_.users().find(request.uid); known != book_.users().end())
         user = known->second;
-    Job guest;
-    JobReport& r = guest.record.report;
-    r.id = {request.home, UINT64_MAX >> 4};
-    r.terms = request.terms;
-    r.uid = request.uid;
-    r.command = request.command;
-    r.submitted = context_.unix(now);
-    guest.user = &user;
-    guest.reported = true;
-    const PromiseOffer offer = promise_offer(guest, now);
+    const std::vector<Job> guests = guests_of(request, user, UINT64_MAX >> 4, context_.unix(now));
+    std::vector<const Job*> all;
+    for (const Job& guest : guests)
+        if (!is_optional(guest)) all.push_back(&guest);
+    const PromiseOffer offer = promise_offer(all, now);
     Quote::Promise p;
     p.can = offer.node != nullptr;
-    p.deadline = Promises::wanted(guest);
+    p.deadline = Promises::wanted(*all.front());
     p.learned = offer.learned;
     if (offer.node) {
         p.latest_start = offer.span.start;
-        p.node = offer.node->id();
+        for (const PlacePick& pick : offer.picks) ++p.nodes[pick.node->id()];
         p.price = offer.price;
         p.cost_most = offer.cost_most;
     } else {

@@ -308,9 +308,9 @@ class Market {
     }
     const Reservations& reservations() const { return reservations_; }
     uint64_t promises_followed() const { return reservations_.followed(); }
-    // Says what a job with these terms could be promised now; to be called after solve().
-    PromiseOffer promise_offer(const Job& job, Nanos now) const {
-        return reservations_.promise_offer(job, now);
+    // Says what a job, or all components of one, could be promised now; to be called after solve().
+    PromiseOffer promise_offer(const std::vector<const Job*>& all, Nanos now) const {
+        return reservations_.promise_offer(all, now);
     }
     Nanos calendar() const { return context_.calendar; }  // to add to `now` for Unix time
     const Solver& solver() const { return solver_; }

@@ -163,8 +163,9 @@ struct JobReport {
     std::vector<NodeName> no_user;
     Sparse<std::string> why_no_user;
     bool cancelled = false;
-    int32_t wait_status = 0;    // as of waitpid, when finished
-    Sparse<Cause> why;          // when finished without having run to its own end
+    int32_t wait_status = 0;  // as of waitpid, when finished
+    Sparse<Cause> why;        // when finished without having run to its own end
+    Nanos ended;  // when its home learnt that it had finished, Unix time; 0: it does not say
     Sparse<std::string> array;  // the id of the first job of its array; empty: it is of none
     uint32_t array_index = 0;   // in it
     // why its home does not let it begin yet; empty: it does

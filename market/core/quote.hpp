@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "market/core/market_state.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/price_history.hpp"
+#include "market/core/types.hpp"
 
 namespace souk::market {
 
@@ -20,7 +22,21 @@ struct QuoteRequest {
     int32_t jobs = 1;      // so many of it at once, at most quote_jobs_max
     bool compare = false;  // Quote::strategies
     std::string command;   // of a job that wants a promise
+    // The components of the job, in their order; empty: it is a single one. `budget` of the
+    // terms is of all together.
+    struct Component {
+        int32_t cpus = 1;
+        int64_t memory_mb = 0;
+        NodeName node;  // the only one for it; empty: any
+        bool optional = false;
+    };
+    std::vector<Component> components = {};
+    GangLayout layout = {};
 };
+inline constexpr size_t quote_components_max = 1'024;
+// Makes the job, or all its components, as they would be submitted now (`unix`) with these numbers
+// of their ids.
+std::vector<Job> guests_of(const QuoteRequest& request, User& user, uint64_t first, Nanos unix);
 inline constexpr int32_t quote_jobs_max = 1'000;
 
 // Says what the prices of some minutes, one after the other and then again from the first one,
@@ -52,6 +68,7 @@ struct Quote {
         int64_t speed = 0;  // of that
         Money price;        // what each would pay per CPU-hour
         int32_t jobs = 0;
+        int64_t cpus = 0;  // of all of them
     };
     std::vector<Place> places;  // of those that would be given a place at once; the fastest first
     int32_t running = 0;        // how many these are
@@ -81,8 +98,8 @@ struct Quote {
     // With JobTerms::booking's promise: the answer (promises.hpp).
     struct Promise {
         bool can = false;
-        Nanos latest_start, deadline;  // Unix time
-        NodeName node;
+        Nanos latest_start, deadline;       // Unix time
+        std::map<NodeName, int32_t> nodes;  // and how many components are on each
         Money price, cost_most;
         bool learned = false;
         std::string why, code;              // it cannot

@@ -34,29 +34,95 @@ std::vector<JobTerms> by_strategies(JobTerms terms) {
     return all;
 }
 
+int64_t cpus_of(const QuoteRequest& q) {
+    int64_t all = 0;
+    for (const QuoteRequest::Component& one : q.components) all += one.cpus;
+    return all;
+}
+
+// How many components come first, those that are not optional.
+size_t required_of(const QuoteRequest& q) {
+    return static_cast<size_t>(
+        std::ranges::count_if(q.components, [](const auto& one) { return !one.optional; }));
+}
+
+// The terms of the job, or of its largest component.
+JobTerms largest_of(const QuoteRequest& q) {
+    JobTerms terms = q.terms;
+    if (!q.components.empty()) terms.cpus = 1, terms.memory_mb = 0;
+    for (const QuoteRequest::Component& one : q.components) {
+        terms.cpus = std::max(terms.cpus, one.cpus);
+        terms.memory_mb = std::max(terms.memory_mb, one.memory_mb);
+    }
+    return terms;
+}
+
 // Adds what the jobs, which all run, cost, and how long their budgets last.
 void add_costs(const QuoteRequest& q, Quote& quote) {
+    // All components of a job run as long as the one on the slowest node.
+    int64_t slowest = INT64_MAX;
+    for (const Quote::Place& place : quote.places) slowest = std::min(slowest, place.speed);
     for (const Quote::Place& place : quote.places) {
+        const int64_t speed = q.components.empty() ? place.speed : slowest;
         if (q.terms.runtime.ns > 0) {
-            const Nanos span{static_cast<int64_t>(Wide{q.terms.runtime.ns} * 100 / place.speed)};
-            const Wide rate = Wide{place.price.micro} * q.terms.cpus;
+            const Nanos span{static_cast<int64_t>(Wide{q.terms.runtime.ns} * 100 / speed)};
+            const Wide rate = Wide{place.price.micro} * place.cpus;
             quote.span = std::max(span, quote.span.value_or(span));
             quote.cost = quote.cost.value_or(Money{}) +
-                         Money{static_cast<int64_t>(rate * span.ns / hour_ns) * place.jobs};
+                         Money{static_cast<int64_t>(rate * span.ns / hour_ns)};
         }
         if (q.terms.budget.micro == 0) continue;
-        const Nanos lasts = Account{}.left(place.price, q.terms.cpus, q.terms.budget);
+        // The budget of a gang is divided by CPUs, so that each part lasts as long.
+        const auto cpus = q.components.empty() ? q.terms.cpus : static_cast<int32_t>(cpus_of(q));
+        const Nanos lasts = Account{}.left(place.price, cpus, q.terms.budget);
         if (lasts != Nanos::never())
             quote.budget_lasts = std::min(lasts, quote.budget_lasts.value_or(lasts));
     }
 }
 }  // namespace
 
+std::vector<Job> guests_of(const QuoteRequest& q, User& user, uint64_t first, Nanos unix) {
+    std::vector<Job> guests(q.components.empty() ? static_cast<size_t>(q.jobs)
+                                                 : q.components.size());
+    const int64_t all = cpus_of(q);
+    uint64_t n = 0;
+    for (Job& guest : guests) {
+        JobReport& r = guest.record.report;
+        r.id = {q.home, first + n};
+        r.terms = q.terms;
+        r.uid = q.uid;
+        r.command = q.command;
+        r.submitted = guest.record.arrived = unix;
+        guest.user = &user;
+        guest.reported = true;
+        if (!q.components.empty()) {
+            const QuoteRequest::Component& one = q.components[n];
+            r.gang = JobId{q.home, first}.text();
+            r.component = static_cast<uint32_t>(n);
+            r.components = static_cast<uint32_t>(guests.size());
+            r.optional = one.optional;
+            r.terms.cpus = one.cpus;
+            r.terms.memory_mb = one.memory_mb;
+            r.terms.budget =
+                Money{static_cast<int64_t>(Wide{q.terms.budget.micro} * one.cpus / all)};
+            if (!one.node.empty()) r.only_node = one.node;
+            r.spread = q.layout.most_on_one;
+            r.pack = q.layout.few;
+            r.near = q.layout.near;
+            r.near_trip_us = q.layout.trip_us_most;
+            r.near_mbit = q.layout.mbit_least;
+        }
+        ++n;
+    }
+    return guests;
+}
+
 struct Quoter::Trial {
     Solver solver;
     User user;
     std::vector<Job> guests;  // in the order of their ranks
     Admission::Decision decision;
+    Status taken;  // the solver takes such jobs
 
     // The node where the guest would run; null: nowhere.
     const Node* place_of(const Job& guest, const Book& book) const {
@@ -70,21 +136,21 @@ void Quoter::try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) 
     trial.user.record.uid = q.uid;
     const auto& users = view_.book.users();
     if (const auto known = users.find(q.uid); known != users.end()) trial.user = known->second;
-    trial.guests = std::vector<Job>(static_cast<size_t>(q.jobs));
+    trial.guests = guests_of(q, trial.user, UINT64_MAX >> 4, now + view_.calendar);
     trial.solver = view_.solver.copy();
     uint64_t n = 0;
+    std::vector<JobDemand> specs;
     for (Job& guest : trial.guests) {
-        guest.record.report.id = {q.home, (UINT64_MAX >> 4) + n};
-        guest.record.report.terms = q.terms;
-        guest.record.report.uid = q.uid;
-        guest.record.report.submitted = guest.record.arrived = now + view_.calendar;
         guest.key = {view_.book.free_key() + n++};
-        guest.user = &trial.user;
-        guest.reported = true;
         guest.bid = bid;
         guest.listed = Rank::of(bid, guest.record.arrived, guest.key);
-        MUST(trial.solver.add_job(guest.key, view_.jobs.spec_of(guest, guest.held)));
+        specs.push_back(view_.jobs.spec_of(guest, guest.held));
+        specs.back().arrival = specs.front().arrival;
+        if (q.components.empty()) MUST(trial.solver.add_job(guest.key, specs.back()));
     }
+    if (!q.components.empty())
+        trial.taken =
+            trial.solver.add_gang(trial.guests.front().key, specs, required_of(q), q.layout);
     trial.decision =
         view_.admission.work_out(view_.jobs, users, trial.solver, trial.guests, now, {q.uid});
 }
@@ -92,8 +158,27 @@ void Quoter::try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) 
 bool Quoter::all_run(const QuoteRequest& q, Money bid, Nanos now) const {
     Trial trial;
     try_out(q, bid, now, trial);
-    return std::all_of(trial.guests.begin(), trial.guests.end(),
-                       [&](const Job& guest) { return trial.place_of(guest, view_.book); });
+    return std::all_of(trial.guests.begin(), trial.guests.end(), [&](const Job& guest) {
+        return is_optional(guest) || trial.place_of(guest, view_.book);
+    });
+}
+
+// Says why all its components together find no place; empty: a higher bid might give them one.
+Reason Quoter::why_waits(const std::vector<Job>& components) const {
+    GangShape shape;
+    for (const Job& one : components) {
+        const JobReport& r = one.record.report;
+        if (r.optional) continue;
+        const Node* const only = r.only_node.empty() ? nullptr : view_.book.find_node(r.only_node);
+        if (!r.only_node.empty() && !only)
+            return Reason(ReasonCode::component_node_unknown)
+                .with(Figure::count, std::to_string(r.component))
+                .with(Figure::node, r.only_node);
+        shape.needs.push_back({r.terms.cpus, r.terms.memory_mb, only ? only->key.n : 0});
+        shape.layout = layout_of(r);
+    }
+    Reason never = view_.places.why_never(shape);
+    return never.empty() ? Reason(ReasonCode::no_room) : never;
 }
 
 // Says where the trial has the jobs, or why nowhere.
@@ -111,9 +196,10 @@ Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
     for (Job& guest : trial.guests) {
         const Node* const at = trial.place_of(guest, view_.book);
         if (!at) {
-            if (!quote.why.empty()) continue;
+            if (!quote.why.empty() || is_optional(guest)) continue;
             Reason why = Admission::why(trial.user, guest, trial.decision.held_of(guest),
                                         view_.book.day_is_spent(trial.user));
+            if (why.empty() && is_component(guest)) why = why_waits(trial.guests);
             if (why.empty()) why = view_.why_waiting(guest, trial.solver);
             quote.why = why.text();
             quote.code = to_string(why.code);
@@ -121,7 +207,7 @@ Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
         }
         const ProviderReport& there = at->record.report;
         const Money price = trial.solver.price(guest.key).value_or(there.reserve);
-        const JobTerms& t = q.terms;
+        const JobTerms& t = guest.record.report.terms;
         const bool fits_now = view_.places.fits(guest, *at, taken[at]++);
         quote.others_first =
             quote.others_first || !fits_now || !trial.user.lets(jobs, used, t.cpus);
@@ -134,13 +220,17 @@ Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
         };
         auto place = std::find_if(quote.places.begin(), quote.places.end(), same);
         if (place == quote.places.end())
-            place = quote.places.insert(place, {at->id(), there.speed, price, 0});
+            place = quote.places.insert(place, {at->id(), there.speed, price, 0, 0});
         ++place->jobs;
+        place->cpus += t.cpus;
     }
     std::stable_sort(
         quote.places.begin(), quote.places.end(),
         [](const Quote::Place& a, const Quote::Place& b) { return a.speed > b.speed; });
-    quote.runs = quote.running == q.jobs;
+    quote.runs = std::ranges::all_of(trial.guests, [&](const Job& guest) {
+        return is_optional(guest) || trial.place_of(guest, view_.book);
+    });
+    if (!q.components.empty()) return quote;
     const Job& last = trial.guests.back();
     const auto within = view_.book.may_not_run(trial.user)
                             ? std::nullopt
@@ -175,6 +265,11 @@ std::optional<Money> Quoter::least_bid_for_all(const QuoteRequest& q, const Quot
 Result<Quote> Quoter::of(const QuoteRequest& q, Nanos now) const {
     const size_t left = view_.book.room_for_jobs();
     if (left == 0) return tl::unexpected(view_.book.too_many_jobs());
+    if (q.components.size() > std::min(left, quote_components_max))
+        return fail("a quote is for at most " +
+                    std::to_string(std::min(left, quote_components_max)) + " components");
+    if (!q.components.empty() && required_of(q) == 0)
+        return fail("a quote is for a job with a component that is not optional");
     if (q.jobs < 1 || q.jobs > quote_jobs_max || static_cast<size_t>(q.jobs) > left)
         return fail("a quote is for 1 to " +
                     std::to_string(std::min<size_t>(left, quote_jobs_max)) + " jobs");
@@ -187,8 +282,14 @@ Result<Quote> Quoter::of(const QuoteRequest& q, Nanos now) const {
             "the market has just started and waits for its nodes: ask again in a few seconds");
     const PriceRows& prices = view_.prices.rows();
     const int64_t minute = minute_of(now + view_.calendar);
-    Quote quote = quote_of(q, first_bid(q.terms, prices, minute).price, now);
-    if (q.jobs > 1) {
+    const Money own_bid = first_bid(q.terms, prices, minute).price;
+    if (!q.components.empty()) {
+        Trial trial;
+        try_out(q, own_bid, now, trial);
+        TRY(trial.taken);
+    }
+    Quote quote = quote_of(q, own_bid, now);
+    if (q.jobs > 1 || !q.components.empty()) {
         quote.winning_bid = least_bid_for_all(q, quote, now);
     } else {
         if (quote.runs)
@@ -199,8 +300,9 @@ Result<Quote> Quoter::of(const QuoteRequest& q, Nanos now) const {
     }
     if (quote.runs) add_costs(q, quote);
     // The prices are those of one CPU: of a size that no machine has they say nothing.
+    const JobTerms largest = largest_of(q);
     const bool none_holds = !view_.places.supply().empty() &&
-                            !view_.places.supply().least_reserve(q.terms.cpus, q.terms.memory_mb);
+                            !view_.places.supply().least_reserve(largest.cpus, largest.memory_mb);
     const auto day = [&](Money bid) {
         return outlook(prices, minute - quote_day_minutes, none_holds ? Money{-1} : bid,
                        q.terms.cpus, q.terms.runtime, q.terms.finish, !quote.runs);

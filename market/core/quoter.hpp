@@ -13,6 +13,7 @@
 
 #include "market/core/admission.hpp"
 #include "market/core/book.hpp"
+#include "market/core/gang_list.hpp"
 #include "market/core/places.hpp"
 #include "market/core/price_history.hpp"
 #include "market/core/quote.hpp"
@@ -44,6 +45,7 @@ class Quoter {
     struct Trial;
     void try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const;
     Quote quote_of(const QuoteRequest& q, Money bid, Nanos now) const;
+    Reason why_waits(const std::vector<Job>& components) const;
     bool all_run(const QuoteRequest& q, Money bid, Nanos now) const;
     std::optional<Money> least_bid_for_all(const QuoteRequest& q, const Quote& quote,
                                            Nanos now) const;

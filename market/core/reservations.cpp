@@ -142,6 +142,7 @@ void Reservations::forget_ended() {
         if (gone && job) put(*job, Booked::no, {});
         if (gone && job) promises_.ends(*job, now());
         if (gone) followed_until_.erase(*it);
+        if (gone && job && is_component(*job)) gang_followed_.erase(gang_name(*job));
         it = gone ? booked_.erase(it) : std::next(it);
     }
 }
@@ -177,7 +178,11 @@ void Reservations::list_ahead() {
 bool Reservations::covers(const Contract& c, const Job& job, Nanos unix) {
     const JobTerms& t = job.record.report.terms;
     const Booking& b = *t.booking;
-    if (b.promise) return c.end == Promises::wanted(job) && is_within(t, c);
+    // The components of a gang were submitted one after the other, and have one deadline.
+    const Nanos deadline = Promises::wanted(job);
+    const bool is_that =
+        is_component(job) ? job.record.promised->deadline == c.end : c.end == deadline;
+    if (b.promise) return is_that && is_within(t, c);
     const Nanos end = (b.start.ns > 0 ? b.start : c.start) + b.span;
     const bool begins = b.start.ns == 0 || b.start == c.start || (b.start < unix && c.start < unix);
     const bool fits = is_within(t, c);
@@ -224,17 +229,7 @@ void Reservations::see_contract(Job& job, bool is_fresh, Nanos now) {
     // A clearing that has begun goes on: when the others have left there is less to clear.
     const bool begun = job.booked == Booked::clears || job.booked == Booked::holds;
     const bool promised = Promises::is_open(job);
-    if (promised && !begun && !settling_.is_on() &&
-        (is_fresh || unix_ >= followed_until_[job.id()])) {
-        const Nanos start = c.start;
-        ++followed_;
-        list_at(job, promises_.follow(job, solver_.options().link_bytes_per_s, now));
-        if (c.start != start) {
-            list_ahead();
-            work_.touch(job);  // an algorithm that looks ahead goes by it
-        }
-        followed_until_[job.id()] = unix_ + Promises::looked_after(c.start - unix_);
-    }
+    if (promised && !begun && !settling_.is_on()) follow_promise(job, is_fresh, now);
     const Nanos clears = c.start - clearing_of(c);
     if (unix_ < clears && !begun) {
         // How much is to be cleared is known when it is near.
@@ -256,9 +251,41 @@ void Reservations::see_contract(Job& job, bool is_fresh, Nanos now) {
     wake_at(unix_ + Nanos::from_s(5));
 }
 
+// Looks at what the job has done, or at what all components of its gang have, in turns of a second.
+void Reservations::follow_promise(Job& job, bool is_fresh, Nanos now) {
+    constexpr Nanos gang_pause = Nanos::from_s(1);
+    if (!is_fresh && unix_ < followed_until_[job.id()]) return;
+    std::vector<Job*> all{&job};
+    if (is_component(job)) {
+        const auto [last, is_new] = gang_followed_.try_emplace(gang_name(job), unix_);
+        if (!is_new && unix_ >= last->second && unix_ < last->second + gang_pause) {
+            followed_until_[job.id()] = last->second + gang_pause;
+            return;
+        }
+        last->second = unix_;
+        followed_until_[job.id()] = unix_ + Nanos::from_s(10);
+        all.clear();
+        for (Job* const one : gangs_.of(job)) {
+            if (one->booked == Booked::clears || one->booked == Booked::holds) return;
+            const Contract& c = *one->record.contract;
+            if (Promises::is_open(*one) && c.is_sold() && !c.over) all.push_back(one);
+        }
+    }
+    const Nanos start = job.record.contract->start;
+    ++followed_;
+    promises_.follow(all, solver_.options().link_bytes_per_s, now);
+    const bool other = job.record.contract->start != start;
+    if (other) list_ahead();
+    for (Job* const one : all) {
+        if (other) work_.touch(*one);  // an algorithm that looks ahead goes by it
+        const Contract& c = *one->record.contract;
+        followed_until_[one->id()] = unix_ + Promises::looked_after(c.start - unix_);
+    }
+}
+
 // The components of its gang that have places, as they are picked.
-std::vector<Reservations::Pick> Reservations::siblings(const Job& job) const {
-    std::vector<Pick> picks;
+PlacePicks Reservations::siblings(const Job& job) const {
+    PlacePicks picks;
     if (!is_component(job)) return picks;
     for (Job* const other : gangs_.of(job)) {
         const Contract& c = *other->record.contract;
@@ -301,7 +328,7 @@ void Reservations::keep_place(Job& job, Contract& c, Nanos unix) {
     const Node* const node = book_.find_node(c.node);
     const Span rest{std::max(unix, c.start), c.end};
     const bool is_there = job.phase() == JobPhase::running && job.record.report.where == c.node;
-    const std::vector<Pick> beside = siblings(job);
+    const PlacePicks beside = siblings(job);
     if (node && (is_there ? places_.may_run_at(job, *node) || Places::keeps_guests(*node)
                           : Places::usable(*node) && has_room(job, *node, rest, beside)))
         return;
@@ -334,8 +361,7 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
     const Contract& c = *job.record.contract;
     if (!b.asks() || !job.reported || settling_.is_on()) return;
     if (c.is_sold() && covers(c, job, unix)) return;
-    if (b.promise) return ask_promise(job, unix);
-    const bool late = b.start.ns > 0 && b.start + b.span <= unix;
+    const bool late = !b.promise && b.start.ns > 0 && b.start + b.span <= unix;
     if (late) return put(job, Booked::no, {});
     std::vector<Job*> all{&job};
     if (is_component(job)) {
@@ -343,6 +369,7 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
         all = gangs_.of(job);
         if (all.size() < job.record.report.components) return;
     }
+    if (b.promise) return ask_promise(std::move(all), unix);
     const Nanos start = b.start.ns > 0 ? std::max(b.start, unix) : unix;
     if (is_too_much({all.begin(), all.end()}, unix)) {
         for (Job* const one : all)
@@ -352,10 +379,10 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
         return;
     }
     const Span span{start, (b.start.ns > 0 ? b.start : unix) + b.span};
-    const std::vector<Pick> picks = picks_of(all, span, false);
+    const PlacePicks picks = picks_of({all.begin(), all.end()}, span, false);
     if (!picks.empty()) return sell(picks, span, unix);
     // A contract of before goes on to hold for a job that is no larger than that.
-    const Reason why = why_not_sold(all, span);
+    const Reason why = why_not_sold({all.begin(), all.end()}, span);
     for (Job* const one : all) {
         const Contract& had = *one->record.contract;
         if (had.is_sold() && is_within(one->record.report.terms, had))
@@ -366,31 +393,43 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
 }
 
 // A deadline that cannot be promised is asked about again, as places that cannot be sold are.
-void Reservations::ask_promise(Job& job, Nanos unix) {
-    if (Promises::wanted(job) <= unix) return put(job, Booked::no, {});
+void Reservations::ask_promise(std::vector<Job*> all, Nanos unix) {
+    const auto is_no_part = [&](Job* one) {
+        if (is_optional(*one)) put(*one, Booked::no, {});
+        return is_optional(*one);
+    };
+    std::erase_if(all, is_no_part);
+    if (std::ranges::any_of(all, [&](Job* one) { return Promises::wanted(*one) <= unix; })) {
+        for (Job* const one : all) put(*one, Booked::no, {});
+        return;
+    }
+    if (all.empty()) return;
     PromiseOffer offer;
-    if (is_too_much({&job}, unix))
+    if (is_too_much({all.begin(), all.end()}, unix))
         offer.why = ReasonCode::place_not_sold;
     else
-        offer = promises_.offer(job, solver_.options().link_bytes_per_s, now());
+        offer =
+            promises_.offer({all.begin(), all.end()}, solver_.options().link_bytes_per_s, now());
     if (offer.node) {
-        promises_.sold(job, offer, now());
-        return sell({{&job, offer.node, offer.price}}, offer.span, unix);
+        promises_.sold(all, offer, now());
+        for (PlacePick& pick : offer.picks) pick.price = offer.price;
+        return sell(offer.picks, offer.span, unix);
     }
-    if (job.record.contract->is_sold() && !job.record.contract->over)
-        job.booked_why = offer.why;
-    else
-        put(job, job.phase() == JobPhase::waiting ? Booked::asks : Booked::no, {}, offer.why);
+    for (Job* const one : all)
+        if (one->record.contract->is_sold() && !one->record.contract->over)
+            one->booked_why = offer.why;
+        else
+            put(*one, one->phase() == JobPhase::waiting ? Booked::asks : Booked::no, {}, offer.why);
 }
 
-PromiseOffer Reservations::promise_offer(const Job& job, Nanos now) const {
+PromiseOffer Reservations::promise_offer(const std::vector<const Job*>& all, Nanos now) const {
     unix_ = context_.unix(now);
     list_sold();
     PromiseOffer offer;
-    if (is_too_much({&job}, unix_))
+    if (is_too_much(all, unix_))
         offer.why = ReasonCode::place_not_sold;
     else
-        offer = promises_.offer(job, solver_.options().link_bytes_per_s, now);
+        offer = promises_.offer(all, solver_.options().link_bytes_per_s, now);
     sold_.clear();
     forecast_.reset();
     return offer;
@@ -400,12 +439,14 @@ bool Reservations::is_in_hours(const Job& job, Span span) const {
     return job.user->is_open(context_.second_of_week(span.start), span.end - span.start);
 }
 
-std::optional<Money> Reservations::price_at(const Job& job, const Node& node, Span span) const {
+std::optional<Money> Reservations::price_at(const Job& job, const Node& node, Span span,
+                                            const PlacePicks& beside) const {
     if (!is_in_hours(job, span)) return std::nullopt;
     if (!forecast_) forecast_.emplace(bids_.history().rows());
     const Nanos length = span.end - span.start;
     if (length.ns <= 0 || length > span_most || span.end > unix_ + ahead_most) return std::nullopt;
-    if (!is_open(node.record.report, span) || !has_room(job, node, span, {})) return std::nullopt;
+    if (!is_open(node.record.report, span) || !has_room(job, node, span, beside))
+        return std::nullopt;
     return std::min(money_max, price_of(node, span, unix_, {&job}) +
                                    places_.resources().reserve_of(job.record.report.terms, node));
 }
@@ -430,8 +471,7 @@ std::vector<Nanos> Reservations::moments_after(Nanos from) const {
     return {moments.begin(), moments.end()};
 }
 
-// Its place is there from now on.
-void Reservations::list_at(Job& job, const Node* node) {
+void Reservations::place_at(Job& job, const Node* node) {
     Contract& c = job.record.contract.edit();
     const NodeName name = node ? node->id() : NodeName{};
     if (name == c.node) return;
@@ -506,7 +546,7 @@ Money Reservations::price_of(const Node& node, Span span, Nanos unix,
 }
 
 bool Reservations::has_room(const Job& job, const Node& node, Span span,
-                            const std::vector<Pick>& beside) const {
+                            const PlacePicks& beside) const {
     const JobReport& report = job.record.report;
     const JobTerms& t = report.terms;
     const ProviderReport& r = node.record.report;
@@ -522,7 +562,7 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
     int64_t cpus = t.cpus, mb = t.memory_mb + node.rooted_mb - own_mb;
     uint32_t of_gang = 1;
     for (const Pick& p : beside) {
-        if (p.node != &node) continue;
+        if (p.node != &node || p.job == &job) continue;
         cpus += p.job->record.report.terms.cpus;
         mb += p.job->record.report.terms.memory_mb;
         ++of_gang;
@@ -555,27 +595,29 @@ bool Reservations::has_room(const Job& job, const Node& node, Span span,
 }
 
 // The larger ones choose first. Empty: one of them finds none.
-std::vector<Reservations::Pick> Reservations::picks_of(const std::vector<Job*>& all, Span span,
-                                                       bool for_any_price) const {
+PlacePicks Reservations::picks_of(const std::vector<const Job*>& all, Span span, bool for_any_price,
+                                  int64_t speed_least) const {
     if (!is_in_hours(*all.front(), span)) return {};
     if (!forecast_) forecast_.emplace(bids_.history().rows());
     std::vector<std::pair<Money, const Node*>> nodes;
     for (const auto& [name, node] : book_.nodes())
-        if (node.record.has_report && is_open(node.record.report, span))
-            nodes.emplace_back(
-                std::min(money_max, price_of(node, span, unix_, {all.begin(), all.end()}) +
-                                        places_.resources().reserve_of(
-                                            all.front()->record.report.terms, node)),
-                &node);
-    std::sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
+        if (node.record.has_report && node.record.report.speed >= speed_least &&
+            is_open(node.record.report, span))
+            nodes.emplace_back(std::min(money_max, price_of(node, span, unix_, all) +
+                                                       places_.resources().reserve_of(
+                                                           all.front()->record.report.terms, node)),
+                               &node);
+    std::sort(nodes.begin(), nodes.end(), [&](const auto& a, const auto& b) {
+        // A component gains nothing by a place that is faster than those of the others.
+        if (speed_least > 0 && a.first != b.first) return a.first < b.first;
         return before(a.first, *a.second, b.first, *b.second);
     });
-    std::vector<Job*> order = all;
+    std::vector<const Job*> order = all;
     std::stable_sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
         return a->record.report.terms.cpus > b->record.report.terms.cpus;
     });
-    std::vector<Pick> picks;
-    for (Job* const job : order) {
+    PlacePicks picks;
+    for (const Job* const job : order) {
         const Money most = job->record.report.terms.max_price;
         const auto found = std::find_if(nodes.begin(), nodes.end(), [&](const auto& one) {
             return (for_any_price || one.first <= most) && has_room(*job, *one.second, span, picks);
@@ -586,12 +628,12 @@ std::vector<Reservations::Pick> Reservations::picks_of(const std::vector<Job*>& 
     return picks;
 }
 
-Reason Reservations::why_not_sold(const std::vector<Job*>& all, Span span) const {
+Reason Reservations::why_not_sold(const std::vector<const Job*>& all, Span span) const {
     for (const Job* const job : all)
         if (Reason never = places_.why_no_provider(*job);
             !never.empty() && !never.amount(Figure::least))
             return never;
-    const std::vector<Pick> dear = picks_of(all, span, true);
+    const PlacePicks dear = picks_of(all, span, true);
     if (!dear.empty()) {
         const Pick* worst = &dear.front();
         for (const Pick& p : dear)
@@ -606,7 +648,7 @@ Reason Reservations::why_not_sold(const std::vector<Job*>& all, Span span) const
 }
 
 // Room comes when a contract ends or a node opens: those moments are tried, the earliest first.
-std::optional<Nanos> Reservations::earliest(const std::vector<Job*>& all, Span span) const {
+std::optional<Nanos> Reservations::earliest(const std::vector<const Job*>& all, Span span) const {
     constexpr size_t tried_most = 64;
     size_t tried = 0;
     search_begins();
@@ -617,20 +659,22 @@ std::optional<Nanos> Reservations::earliest(const std::vector<Job*>& all, Span s
     return std::nullopt;
 }
 
-void Reservations::sell(const std::vector<Pick>& picks, Span span, Nanos unix) {
+void Reservations::sell(const PlacePicks& picks, Span span, Nanos unix) {
     for (const Pick& p : picks) {
-        const JobTerms& t = p.job->record.report.terms;
-        Contract& c = p.job->record.contract.edit();
+        Job& job = *book_.find(p.job->id());
+        const JobTerms& t = job.record.report.terms;
+        Contract& c = job.record.contract.edit();
         if (c.is_sold() && !c.node.empty()) std::erase(sold_[c.node], p.job);
         const bool asked = t.booking->start.ns > 0 && !t.booking->promise;
         const Nanos start = asked ? t.booking->start : span.start;
         c = {start,         span.end, p.node->id(), p.price,     t.cpus, t.memory_mb,
              c.places_lost, unix,     false,        t.resources, t.needs};
         sold_[c.node].push_back(p.job);
-        book_.save(*p.job);
-        put(*p.job, Booked::sold, p.node->id());
-        see_contract(*p.job, true, Nanos{unix.ns - context_.calendar.ns});
+        book_.save(job);
+        put(job, Booked::sold, p.node->id());
     }
+    for (const Pick& p : picks)
+        see_contract(*book_.find(p.job->id()), true, Nanos{unix.ns - context_.calendar.ns});
     list_ahead();
 }
 

@@ -89,8 +89,13 @@ class Reservations : private PlacesAhead {
     Nanos next() const { return changed_ ? Nanos{0} : next_; }
     // The jobs that have booked or run inside others.
     const std::set<JobId>& booked() const { return booked_; }
-    // Says what a job with these terms could be promised now. It has no record here.
-    PromiseOffer promise_offer(const Job& job, Nanos now) const;
+    // Says what a job with these terms, or such components, could be promised now. They have no
+    // records here.
+    PromiseOffer promise_offer(const std::vector<const Job*>& all, Nanos now) const;
+    // The market has been started: of gangs also components that have ended may wait for a promise.
+    void resume() {
+        for (const auto& [id, job] : book_.jobs()) promises_.list(job);
+    }
     // Keeps the room of that contract for a job of another site, to which it was offered: nothing
     // is sold there that needs it. Jobs that can leave may use it. False: there is no such room.
     bool keep_offered(const KeptOffers::Key& job, const JobTerms& terms, const Contract& c,
@@ -108,12 +113,7 @@ class Reservations : private PlacesAhead {
     std::vector<JobId> take_missed() { return promises_.take_missed(); }
 
   private:
-    // One place of those that are sold together.
-    struct Pick {
-        Job* job = nullptr;
-        const Node* node = nullptr;
-        Money price;
-    };
+    using Pick = PlacePick;
     using Span = BookedSpan;
 
     static bool is_asked(const Job& job);
@@ -127,27 +127,33 @@ class Reservations : private PlacesAhead {
     void ask_all(Nanos now);
     bool is_too_much(const std::vector<const Job*>& all, Nanos unix) const;
     void ask(const JobId& id, Nanos unix, std::set<std::string>& gangs);
-    void ask_promise(Job& job, Nanos unix);
+    void ask_promise(std::vector<Job*> all, Nanos unix);
+    void follow_promise(Job& job, bool is_fresh, Nanos now);
     // The span lies in the hours of the job's user.
     bool is_in_hours(const Job& job, Span span) const;
-    std::optional<Money> price_at(const Job& job, const Node& node, Span span) const override;
+    std::optional<Money> price_at(const Job& job, const Node& node, Span span,
+                                  const PlacePicks& beside) const override;
+    PlacePicks places_for(const std::vector<const Job*>& all, Span span,
+                          int64_t speed_least) const override {
+        return picks_of(all, span, true, speed_least);
+    }
+    void place_at(Job& job, const Node* node) override;
     Money asked_at(const Job& job, const Node& node, Span span) const override;
     std::vector<Nanos> moments_after(Nanos from) const override;
     void search_begins() const override { search_from_ = looked_at_; }
     bool search_goes_on() const override { return looked_at_ - search_from_ < search_most; }
-    void list_at(Job& job, const Node* node);
     Nanos now() const { return unix_ - context_.calendar; }
-    std::vector<Pick> picks_of(const std::vector<Job*>& all, Span span, bool for_any_price) const;
-    bool has_room(const Job& job, const Node& node, Span span,
-                  const std::vector<Pick>& beside) const;
+    PlacePicks picks_of(const std::vector<const Job*>& all, Span span, bool for_any_price,
+                        int64_t speed_least = 0) const;
+    bool has_room(const Job& job, const Node& node, Span span, const PlacePicks& beside) const;
     static bool is_open(const ProviderReport& report, Span span);
     static Money most_asked(const ProviderReport& report, Span span);
-    std::vector<Pick> siblings(const Job& job) const;
+    PlacePicks siblings(const Job& job) const;
     Money price_of(const Node& node, Span span, Nanos unix,
                    const std::vector<const Job*>& all) const;
-    Reason why_not_sold(const std::vector<Job*>& all, Span span) const;
-    std::optional<Nanos> earliest(const std::vector<Job*>& all, Span span) const;
-    void sell(const std::vector<Pick>& picks, Span span, Nanos unix);
+    Reason why_not_sold(const std::vector<const Job*>& all, Span span) const;
+    std::optional<Nanos> earliest(const std::vector<const Job*>& all, Span span) const;
+    void sell(const PlacePicks& picks, Span span, Nanos unix);
     void put(Job& job, Booked booked, const NodeName& on, Reason why = {});
 
     const MarketContext& context_;
@@ -171,6 +177,7 @@ class Reservations : private PlacesAhead {
     uint64_t followed_ = 0;
     std::map<JobId, Nanos> followed_until_;  // of promises: then they are followed again, Unix time
     Nanos next_ = Nanos::never();
+    std::map<std::string, Nanos> gang_followed_;  // when that was last, Unix time
     // of the present look()
     // contracts, hours and nodes, each time anew; of that, before the present search
     mutable size_t looked_at_ = 0, search_from_ = 0;

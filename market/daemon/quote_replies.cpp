@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/quote_replies.hpp"
 
+#include <algorithm>
+
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/setting.hpp"
@@ -40,6 +42,60 @@ void write_record(JsonWriter& w, const PriceRecord& r) {
             .field("open_s", s.minutes * minute_s)
             .end_object();
     w.end_array().end_object();
+}
+
+// CPUSxMB, with @NODE for the only node, and ? of one that is optional; N* before it: N alike.
+Status add_components(const std::string& text, QuoteRequest& q) {
+    for (size_t from = 0; from <= text.size();) {
+        const size_t end = std::min(text.find(',', from), text.size());
+        const std::string item = text.substr(from, end - from);
+        from = end + 1;
+        const size_t star = item.find('*'), times = item.find('x');
+        const size_t first = star == item.npos ? 0 : star + 1;
+        const std::string bad = "components: '" + item + "' is not [N*]CPUSxMB[?][@NODE]";
+        if (times == item.npos || times < first) return fail(bad);
+        QuoteRequest::Component one;
+        int64_t count = 1;
+        if (star != item.npos) {
+            TRY_ASSIGN(count, whole("components", item.substr(0, star), 1,
+                                    static_cast<int64_t>(market::quote_components_max)));
+        }
+        std::string memory = item.substr(times + 1);
+        if (const size_t at = memory.find('@'); at != memory.npos) {
+            one.node = memory.substr(at + 1);
+            memory.resize(at);
+        }
+        one.optional = memory.ends_with('?');
+        if (one.optional) memory.pop_back();
+        TRY_ASSIGN(const int64_t cpus,
+                   whole("components", item.substr(first, times - first), 1, 65'536));
+        TRY_ASSIGN(one.memory_mb, whole("components", memory, 0, int64_t{1} << 40));
+        one.cpus = static_cast<int32_t>(cpus);
+        if (q.components.size() + static_cast<size_t>(count) > market::quote_components_max)
+            return fail("components: at most " + std::to_string(market::quote_components_max));
+        // The market ranks those that are optional behind the others.
+        const auto at = one.optional ? q.components.end()
+                                     : std::ranges::find(q.components, true,
+                                                         &QuoteRequest::Component::optional);
+        q.components.insert(at, static_cast<size_t>(count), one);
+    }
+    return {};
+}
+
+Status add_layout(const std::string& key, const std::string& value, market::GangLayout& layout) {
+    if (key == "spread") {
+        TRY_ASSIGN(const int64_t most, whole(key, value, 0, 65'536));
+        layout.most_on_one = static_cast<uint32_t>(most);
+    } else if (key == "pack") {
+        layout.few = value == "yes";
+    } else if (key == "near") {
+        layout.near = value == "yes";
+    } else if (key == "near_trip_us") {
+        TRY_ASSIGN(layout.trip_us_most, whole(key, value, 0, market::near_most));
+    } else {
+        TRY_ASSIGN(layout.mbit_least, whole(key, value, 0, market::near_most));
+    }
+    return {};
 }
 
 Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request) {
@@ -83,13 +139,19 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
             TRY_ASSIGN(q.terms.limits.edit().at_speed, whole(key, value, 0, market::speed_max));
         } else if (key == "command") {
             q.command = value;
+        } else if (key == "components") {
+            TRY(add_components(value, q));
+        } else if (key == "spread" || key == "pack" || key == "near" || key == "near_trip_us" ||
+                   key == "near_mbit") {
+            TRY(add_layout(key, value, q.layout));
         } else if (key == "compare") {
             q.compare = value == "yes";
         } else {
-            return fail("quote: '" + word +
-                        "' is none of price, budget, memory, cpus, jobs, finish_ns, runtime_ns, "
-                        "pace, strategy, needs, resources, promise, limit_ns, limit_speed, command "
-                        "and compare");
+            return fail(
+                "quote: '" + word +
+                "' is none of price, budget, memory, cpus, jobs, finish_ns, runtime_ns, "
+                "pace, strategy, needs, resources, promise, limit_ns, limit_speed, command, "
+                "components, spread, pack, near, near_trip_us, near_mbit and compare");
         }
     }
     if (q.terms.max_price.micro <= 0) return fail("quote: the price is missing");
@@ -102,7 +164,10 @@ void write_offer(JsonWriter& w, const Quote::Promise& p) {
     w.key("promise").begin_object().field("can", p.can);
     w.field("deadline_unix_s", p.deadline.seconds());
     if (p.can) {
-        w.field("latest_start_unix_s", p.latest_start.seconds()).field("node", p.node);
+        w.field("latest_start_unix_s", p.latest_start.seconds());
+        w.field("node", p.nodes.begin()->first).key("nodes").begin_object();
+        for (const auto& [node, components] : p.nodes) w.field(node, int64_t{components});
+        w.end_object();
         w.field("price", p.price).field("cost_most", p.cost_most).field("learned", p.learned);
     } else {
         w.field("why", p.why).field("code", p.code);
@@ -131,10 +196,10 @@ void write_outlook(JsonWriter& w, const market::Outlook& day) {
     if (day.in_time) w.field("in_time_chance", *day.in_time);
 }
 
-std::string quote_json(const Quote& q, int32_t jobs, bool by_program) {
+std::string quote_json(const Quote& q, bool several, bool by_program) {
     JsonWriter w;
     w.begin_object().field("runs", q.runs).field("bid", q.bid);
-    if (jobs > 1)
+    if (several)
         write_places(w, q);
     else if (q.runs)
         w.field("node", q.places[0].node)
@@ -191,7 +256,7 @@ wire::CtlReply quote_reply(const Market& market, const NodeName& home, bool by_p
             return fail("a quote is for a job of a node: ask through its agentd (srun --quote)");
         TRY_ASSIGN(const QuoteRequest q, parse(home, request));
         TRY_ASSIGN(const Quote quote, market.quote(q, now));
-        return quote_json(quote, q.jobs, by_program);
+        return quote_json(quote, q.jobs > 1 || !q.components.empty(), by_program);
     };
     return wire::reply_to(request.request, answered());
 }

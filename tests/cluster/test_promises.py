@@ -57,6 +57,56 @@ def test_without_promise_it_is_best_effort_and_a_promise_that_is_missed_has_a_re
     market.tool("marketctl", "cancel", effort, late, given_up)
 
 
+def components(market, first):
+    return sorted((j for j in market.list_jobs() if j.get("gang") == first),
+                  key=lambda j: j["component"])
+
+
+def test_all_components_of_a_job_are_promised_and_kept_as_one(wide):
+    market = wide
+    words = ["-p", "90", "-N", "3", "-m", "32M", "--net=host", "--promise"]
+    many = ["-p", "90", "-N", "900", "-f", "1h", "--runtime", "1m", "--promise"]
+    refused = market.tool("srun", "--detach", *many, "true", check=False)
+    assert refused.returncode == 1 and "cannot be promised" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    quote = json.loads(market.tool("srun", "--json", "--quote", *words, "-f", "1h", "--runtime",
+                                   "10m").stdout)
+    promise = quote["promise"]
+    assert promise["can"] and sum(promise["nodes"].values()) == 3
+    assert quote["runs"] and sum(p["jobs"] for p in quote["places"]) == 3
+    said = market.tool("srun", *words, "--detach", "-f", "2m", "--runtime", "8s", "sh", "-c",
+                       "sleep 4; exit 0")
+    assert "the market can promise it by" in said.stderr and "3 places, on " in said.stderr
+    first = said.stdout.strip()
+    three = until("all are promised", lambda: len(c := components(market, first)) == 3 and all_are(
+        market, c, ("open", "kept")))
+    assert len({j["promise_price"] for j in three}) == 1
+    assert len({j["promise_unix_s"] for j in three}) == 1
+    until("all are kept", lambda: all_are(market, components(market, first), ("kept",)))
+    assert not [r for r in market.ctl("marketctl", "receipts") if r["kind"] == "broken"
+                and r["job"] in [j["id"] for j in three]]
+
+
+def test_a_gang_that_takes_longer_has_a_receipt_for_each_component(wide):
+    market = wide
+    said = market.tool("srun", "-p", "90", "-N", "2", "-m", "32M", "--net=host", "--detach", "-f",
+                       "15s", "--runtime", "1s", "--promise", "sh", "-c",
+                       "[ $SOUK_COMPONENT = 0 ] || exec sleep 300")
+    first = said.stdout.strip()
+    both = until("both have missed it", lambda: len(c := components(market, first)) == 2 and (
+        all_are(market, c, ("took_longer",))))
+    receipts = until("it is in the ledger", lambda: len(found := [
+        r for r in market.ctl("marketctl", "receipts") if r["kind"] == "broken"
+        and r["job"] in [j["id"] for j in both]]) == 2 and found)
+    assert {r["note"] for r in receipts} == {"deadline missed: took_longer"}
+    market.tool("marketctl", "cancel", both[1]["id"])
+
+
+def all_are(market, jobs, ends):
+    jobs = [market.job(j["id"]) for j in jobs]
+    return jobs if jobs and all(j.get("promise") in ends for j in jobs) else None
+
+
 def test_a_program_that_ran_before_is_promised_by_what_it_took(wide):
     market = wide
     words = ["-p", "90", "-f", "10m", "--promise", "sleep", "2"]
@@ -74,7 +124,7 @@ def test_a_program_that_ran_before_is_promised_by_what_it_took(wide):
 def test_what_makes_no_sense_with_a_promise_is_refused(wide):
     market = wide
     for words, said in ((["true"], "needs --finish"),
-                        (["-f", "1h", "-N", "2", "true"], "not with -N"),
+                        (["-f", "1h", "-N", "2", "--near", "true"], "--near and --pack"),
                         (["-f", "1h", "--for", "1h", "true"], "books by itself"),
                         (["-f", "1h", "--begin", "now+1h", "true"], "not with --begin")):
         done = market.tool("srun", "-p", "9", "--promise", "--detach", *words, check=False)

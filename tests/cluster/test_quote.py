@@ -54,6 +54,30 @@ def test_a_quote_for_several_jobs_is_what_they_then_get(market):
               job.id for job in jobs])))
 
 
+def test_a_quote_for_several_components_is_what_they_then_get(market):
+    nodes = market.providers()
+    q = quote(market, "-p", "42", "-N", str(len(nodes)), "--spread", "--runtime", "30m")
+    assert q["runs"] and len(q["places"]) == len(nodes) and q["cost_now"] > 0, q
+    never = quote(market, "-p", "42", "-N", str(len(nodes) + 1), "--spread")
+    assert not never["runs"], never
+    assert never["code"] in ("components_few_nodes", "components_too_large"), never
+    assert "winning_bid" not in never
+    first = market.tool("srun", "-p", "42", "-N", str(len(nodes)), "--spread", "--net=host",
+                        "--detach", *LONG).stdout.strip()
+    for place in q["places"]:
+        until("a component is there", lambda: any(
+            (j.get("where"), j["price"], j["status"]) == (place["node"], place["price"], "run")
+            for j in market.list_jobs() if j.get("gang") == first))
+    # Another one needs as much of what is not free any more.
+    dear = quote(market, "-p", "30", "-N", "2", "-c", str(max(n["cpus"] for n in nodes)))
+    assert not dear["runs"] and dear["why"], dear
+    text = market.tool("srun", "--quote", "-p", "42", "-N", "2", "true").stdout
+    assert "2 components" in text, text
+    refused = market.tool("srun", "--quote", "-p", "42", "-N", "2", "-n", "2", "true", check=False)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1
+    market.tool("marketctl", "cancel", first)
+
+
 def test_a_quote_says_when_the_market_is_away(market):
     pid = market.daemon("market")["pid"]
     os.kill(pid, signal.SIGSTOP)

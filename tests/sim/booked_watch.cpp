@@ -123,14 +123,12 @@ const Contract* BookedWatch::place_of(const JobId& id) const {
 }
 
 void BookedWatch::heard(const JobReport& report, Nanos now) {
-    const auto it = promises_.find(report.id);
-    if (it == promises_.end()) return;
-    Promise& p = it->second;
-    if (report.phase == JobPhase::finished) p.heard_end = std::min(p.heard_end, now);
-    p.at_limit = p.at_limit || report.why->code == CauseCode::time_limit ||
+    Heard& h = heard_[report.id];
+    if (report.phase == JobPhase::finished) h.end = std::min(h.end, now);
+    h.at_limit = h.at_limit || report.why->code == CauseCode::time_limit ||
                  report.why->code == CauseCode::place_over;
-    if (report.cancelled) p.heard_cancel = std::min(p.heard_cancel, now);
-    if (!report.terms.booking->promise) p.heard_drop = std::min(p.heard_drop, now);
+    if (report.cancelled) h.cancel = std::min(h.cancel, now);
+    h.drop = report.terms.booking->promise ? Nanos::never() : std::min(h.drop, now);
 }
 
 void BookedWatch::posted(const Receipt& r, Nanos now) {
@@ -158,7 +156,7 @@ void BookedWatch::posted(const Receipt& r, Nanos now) {
     if (p.back.micro < 0 || p.back > paid_[{r.job, r.node}])
         fail(r.job, "gets back " + format_money(p.back) + " and has paid " +
                         format_money(paid_[{r.job, r.node}]) + " there");
-    if (now < p.deadline && p.heard_end == Nanos::never())
+    if (now < p.deadline && heard_[r.job].end == Nanos::never())
         fail(r.job, "is said to miss its deadline, which has not come");
 }
 
@@ -181,21 +179,22 @@ void BookedWatch::look(const JobId& id, bool is_there, const std::string& excuse
 void BookedWatch::judge(const World& world, Nanos calm) {
     for (const auto& [id, p] : promises_) {
         const Truth& truth = world.truths.at(id);
+        const Heard& h = heard_[id];
         // An end that is heard of within a second counts as in time: its report was on its way.
         const bool in_time = truth.ended && truth.ended_at <= p.deadline + Nanos::from_s(1);
         const Nanos heard_by = p.deadline + Nanos::from_ms(900);
-        const bool given_up = p.heard_cancel <= heard_by && !truth.ended;
+        const bool given_up = h.cancel <= heard_by && !truth.ended;
         if (p.times_broken > 0) {
             ++counts_.broken;
             // A user who gives it up after the deadline, before its end is heard of, has missed it.
-            const bool dropped = p.heard_drop >= p.deadline && p.heard_drop <= p.heard_end &&
-                                 p.heard_drop != Nanos::never();
-            if (in_time && p.heard_end <= heard_by && !truth.cancelled && !p.at_limit && !dropped)
+            const bool dropped =
+                h.drop >= p.deadline && h.drop <= h.end && h.drop != Nanos::never();
+            if (in_time && h.end <= heard_by && !truth.cancelled && !h.at_limit && !dropped)
                 fail(id, "has ended before its deadline, and that is called broken");
             if (!in_time && !truth.given_up) judge_broken(id, p, truth, calm);
         } else if (in_time) {
             ++counts_.kept;
-        } else if (given_up || truth.given_up || p.heard_cancel <= p.deadline + Nanos::from_s(60)) {
+        } else if (given_up || truth.given_up || h.cancel <= p.deadline + Nanos::from_s(60)) {
             ++counts_.given_up;
         } else {
             fail(id, "was to end by " + seconds(p.deadline) + (truth.ended ? ", ended at " : ", ") +
@@ -222,7 +221,7 @@ void BookedWatch::judge_broken(const JobId& id, const Promise& p, const Truth& t
     const bool is_fixed = truth.cannot_dump || !truth.lacking.empty();
     if (p.cause == "cannot_move" && !is_fixed && !owners) return untrue("it can");
     // A limit counts what was lost with a node as well (Cluster::ends_by_limit judges that).
-    if (p.cause == "took_longer" && !p.at_limit &&
+    if (p.cause == "took_longer" && !heard_[id].at_limit &&
         Nanos{truth.frontier} + Nanos::from_s(5) < p.needs)
         return untrue("it has run for " + seconds(Nanos{truth.frontier}) + " of " +
                       seconds(p.needs));

@@ -75,13 +75,16 @@ class BookedWatch {
         Nanos deadline, made, needs;
         NodeName node;
         bool has_budget = false;
-        Nanos heard_end = Nanos::never(), heard_cancel = Nanos::never();
-        Nanos heard_drop = Nanos::never();  // its user wants none any more
-        bool at_limit = false;  // its home says so, although it may have ended just before
         int times_broken = 0;
         std::string cause;
         NodeName back_from;
         Money back;
+    };
+    // The market was told this of a job, perhaps before its promise was on disk.
+    struct Heard {
+        Nanos end = Nanos::never(), cancel = Nanos::never();
+        Nanos drop = Nanos::never();  // its user wants no promise any more
+        bool at_limit = false;        // its home says so, although it may have ended just before
     };
     void fail(const JobId& id, const std::string& what);
     void judge_broken(const JobId& id, const Promise& p, const Truth& truth, Nanos calm);
@@ -93,6 +96,7 @@ class BookedWatch {
     std::map<JobId, Nanos> due_;                          // of places_: the next look
     std::map<JobId, Nanos> came_;                         // of places_: to the node where it is
     std::map<JobId, Promise> promises_;
+    std::map<JobId, Heard> heard_;
     std::map<JobId, std::string> told_;
     std::map<std::pair<JobId, NodeName>, Money> paid_;
     Counts counts_;

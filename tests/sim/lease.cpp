@@ -55,7 +55,8 @@ void Cluster::deadline(const NodeName& name, const GuestKey& key, Nanos until) {
         if (!c || c->until != until) return;
         stop_past_lease({name, key});
         Node& n = node(name);
-        guest_step(n, [&](Guest& g, guest::Outputs& out) { g.ended(key, guest::Lapsed{}, out); });
+        guest_step(n,
+                   [&](Guest& g, guest::Outputs& out) { g.ended(key, guest::Lapsed{until}, out); });
     });
 }
 

@@ -82,6 +82,8 @@ START_TEST(seeds_that_failed_once_pass) {
         ck_assert_text(Cluster(seed, Mutation::none, false).run(), "");
     for (const uint64_t seed : {30000267, 30001330, 63000235})
         ck_assert_text(Cluster(seed, Mutation::none, false, {.components = 3}).run(), "");
+    for (const uint64_t seed : {23137, 30011, 31520, 58172})
+        ck_assert_text(Cluster(seed, Mutation::none, false, {.booked = true}).run(), "");
 }
 END_TEST
 

@@ -26,7 +26,7 @@ environment = { NAME = "a b", OTHER = "$(X)" }
 directory = "$(DIR)"
 """
 REQUEST = """+ (* two components *)
-( &(label="master") (Count=2) (jobtype=mpi) (maxWallTime=10)
+( &(label="master") (Count=2) (jobtype=mpi)
    (executable=/bin/echo) (arguments= $(X) 3) (subjobStartType=strict-barrier)
    (rslSubstitution=(DIR /tmp) (X $(DIR)/x)) )
 ( &(label='w-0') (subjob_start_type=no-barrier) (memory>=64) (executable=sh)
@@ -131,7 +131,7 @@ def test_what_the_file_does_not_say_is_as_on_the_command_line(start, agentd, tmp
     ("[names]\nA='x'\n[[component]]\nprogram='$(C)'\n", "the name 'C' stands for nothing"),
     ("[names]\n" + "".join(f"A{i}='$(A{i + 1})$(A{i + 1})'\n" for i in range(40)) +
      "A40=''\n[[component]]\nprogram='$(A0)'\n", "its names stand for too many others"),
-    ("[component]\n", ":1: 'component' is neither [names] nor [[component]]"),
+    ("[component]\n", ":1: 'component' is none of [names], [job] and [[component]]"),
     ("[[component]]\ncpus = \n", ":2: "),
     ("+( &(executable=a) ", ":1: a ) is missing at the end"),
     ("+(\n|(executable=a))", ":2: a choice (|) has no meaning here: submit one of its requests"),
@@ -209,3 +209,58 @@ def test_an_agentd_that_knows_no_classes_is_not_given_any(start, agentd, tmp_pat
 def test_what_the_options_of_several_components_cannot_be_is_one_line(tool, args, said):
     status, out, err = tool("srun", "-p", "40", *args, "true")
     assert (status, out) == (2, "") and said in err and len(err.splitlines()) == 1, err
+
+
+TIMES = """
+[job]
+start = "2h"
+for = "30m"
+
+[[component]]
+time = "10m"
+
+[[component]]
+cpu_time = 5
+"""
+TIMES_REQUEST = """+ ( &(startTime=2h) (duration=30) (maxWallTime=10) )
+  ( &(duration=30) (maxCpuTime=5) )
+"""
+
+
+@pytest.mark.parametrize("text", [TIMES, TIMES_REQUEST], ids=["toml", "request"])
+def test_a_file_says_limits_of_components_and_when_the_whole_job_is_to_run(
+        start, agentd, tmp_path, text):
+    file = tmp_path / "job"
+    file.write_text(text)
+    process = start("srun", "-p", "40", "-d", "--components", str(file), "true")
+    connection = agentd.accept()
+    connection.welcome()
+    terms = []
+    for number in range(2):
+        submit = connection.expect("submit")
+        terms.append(decode(submit[2][0]))
+        connection.send("submitted", {1: {1: "n1", 2: 7 + number}, 3: True, 4: True, 5: True})
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, out, err) == (0, b"n1.7\n", b"")
+    minute = 60 * 10**9
+    time_limit, cpu_limit, book_start, book_span = 11, 13, 17, 18  # of JobTerms in market.proto
+    assert [one[book_span] for one in terms] == [[30 * minute]] * 2
+    assert all(one[book_start][0] > 0 for one in terms)
+    assert terms[0][time_limit] == [10 * minute] and time_limit not in terms[1]
+    assert terms[1][cpu_limit] == [5 * minute] and cpu_limit not in terms[0]
+
+
+@pytest.mark.parametrize("text, said", [
+    ('[job]\nstart = "9 o\'clock"\n[[component]]\n', "start: '9 o'clock'"),
+    ('[job]\nlength = "2h"\n[[component]]\n', "'length' is none of start, for, finish"),
+    ('[job]\npromise = "often"\n[[component]]\n', "promise: 'often'"),
+    ("+ (&(duration=30)) (&(duration=40))", "all requests say the same"),
+])
+def test_words_of_the_whole_job_that_make_no_sense_are_refused_in_one_line(
+        start, tmp_path, text, said):
+    file = tmp_path / "job"
+    file.write_text(text)
+    process = start("srun", "-p", "40", "-d", "--components", str(file), "true")
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 2 and out == b""
+    assert said in err.decode() and err.count(b"\n") == 1, err

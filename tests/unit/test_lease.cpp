@@ -272,6 +272,22 @@ START_TEST(a_freeze_that_fails_is_not_tried_again_and_the_job_stands_from_the_de
 }
 END_TEST
 
+// The disk was full, so that the later deadline came to the cell after the end of the earlier one.
+// It lets the job go on, and nobody is told that the job stands.
+START_TEST(the_end_of_a_lease_that_was_prolonged_meanwhile_says_nothing) {
+    Host b;
+    b.running();
+    const Nanos first = Nanos::from_s(1000) + lease;
+    b.at(30).answer(30);
+    const Nanos second = b.done(What::keep_lease)->until;
+    ck_assert(first < second && !b.done(What::keep_lease)->stands);
+    b.ended(guest::Lapsed{first});
+    ck_assert(!b.told() && b.g.find(key)->state == GuestState::running);
+    b.ended(guest::Lapsed{second});
+    ck_assert(b.told()->state == GuestState::dumping && b.told()->lapsed);
+}
+END_TEST
+
 START_TEST(a_job_that_its_capsule_stopped_while_the_daemon_was_dead_waits_for_its_home) {
     Host b;
     GuestJob record;
@@ -390,6 +406,7 @@ UNIT_SUITE(
     what_comes_first_after_a_machine_slept_past_the_lease_starts_nothing,
     a_job_whose_lease_ends_is_frozen_to_disk_and_says_so,
     a_freeze_that_fails_is_not_tried_again_and_the_job_stands_from_the_deadline_on,
+    the_end_of_a_lease_that_was_prolonged_meanwhile_says_nothing,
     a_job_that_its_capsule_stopped_while_the_daemon_was_dead_waits_for_its_home,
     a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_before,
     a_home_with_nothing_to_go_back_to_waits_charges_nothing_and_says_why,

@@ -44,7 +44,7 @@ struct Watched {
                      group,
                      dir.fd,
                      {.tell_init = [this](Nanos until) { told.push_back(until); },
-                      .lapsed = [this] { ++lapses; }}};
+                      .lapsed = [this](Nanos) { ++lapses; }}};
     bool marked_paused() const { return ::faccessat(dir.fd.get(), SOUK_PAUSED_NAME, F_OK, 0) == 0; }
     bool marked() const { return ::faccessat(dir.fd.get(), SOUK_LAPSED_NAME, F_OK, 0) == 0; }
     void lapse() {
@@ -235,7 +235,7 @@ START_TEST(a_restarted_daemon_finds_what_the_owner_has_stopped) {
                      JobLog(before.log, JobId{"n1", 1}, Epoch{1}),
                      before.group,
                      before.dir.fd,
-                     {.tell_init = [](Nanos) {}, .lapsed = [] {}}};
+                     {.tell_init = [](Nanos) {}, .lapsed = [](Nanos) {}}};
     ck_assert(after.found_paused());
     OK(after.pause(false));
     ck_assert(!before.group.stands && !before.marked_paused());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market: deadlines that are promised (srun -f --promise), and run times that are learned.
+// Long: one small world, in which each way that a promise can end is played.
 #include <random>
 
 #include "tests/unit/market_world.hpp"
@@ -49,6 +50,24 @@ struct Promising {
                      needs > stated};
         w.tell(w.jobs[id]);
         return id;
+    }
+    std::vector<JobId> submit_gang(const NodeName& home, int64_t price, Nanos within, Nanos stated,
+                                   Nanos needs, uint32_t of, uint32_t required = UINT32_MAX) {
+        uint32_t n = 0;
+        const auto ids =
+            w.submit_gang(home, price, of, 1, Nanos::never(), required, [&](JobReport& r) {
+                r.terms.finish = within;
+                r.terms.runtime = stated;
+                r.command = "solve";
+                r.terms.memory_mb = 10;
+                if (!r.optional) r.terms.booking.edit().promise = true;
+                // They are submitted one after the other.
+                r.submitted = r.submitted + monday + Nanos::from_ms(10 * n++);
+            });
+        for (const JobId& id : ids)
+            works[id] = {needs,         {}, unix() + within, Nanos{INT64_MAX}, Nanos{INT64_MAX},
+                         needs > stated};
+        return ids;
     }
     void run_for(Nanos span) {
         constexpr Nanos step = Nanos::from_ms(100);
@@ -166,13 +185,13 @@ START_TEST(what_cannot_be_promised_says_what_could_be) {
     }
     // The earliest deadline that it says can be had, and one before that cannot.
     Job asks = *p.w.market->find(late);
-    const auto offer = p.w.market->promise_offer(asks, p.w.now);
+    const auto offer = p.w.market->promise_offer({&asks}, p.w.now);
     ck_assert(!offer.node && offer.earliest);
     const Nanos since = *offer.earliest - asks.record.report.submitted;
     asks.record.report.terms.finish = since;
-    ck_assert(p.w.market->promise_offer(asks, p.w.now).node);
+    ck_assert(p.w.market->promise_offer({&asks}, p.w.now).node);
     asks.record.report.terms.finish = since - s(3);
-    ck_assert(!p.w.market->promise_offer(asks, p.w.now).node);
+    ck_assert(!p.w.market->promise_offer({&asks}, p.w.now).node);
     // Another deadline, another price and a run time are promised.
     p.w.jobs[late].report.terms.finish = s(3'000);
     p.w.tell(p.w.jobs[late]);
@@ -233,6 +252,45 @@ START_TEST(an_owner_who_leaves_breaks_a_promise_only_if_no_other_has_room_and_gi
     ck_assert(p.code(id) == ReasonCode::promise_broken);
     const Reason why = p.w.market->reason(*p.w.market->find(id));
     ck_assert_text(format_money(why.amount(Figure::bid).value_or(Money{})), "50");
+}
+END_TEST
+
+// A market of before wrote down no needs with a place. What the job needs may be older than the
+// place or not, so nobody is to blame if its node has them no more.
+START_TEST(a_place_that_was_sold_without_its_needs_is_kept_and_nobody_pays_for_its_loss) {
+    for (const bool other : {false, true}) {
+        Promising p;
+        p.w.add_node("n1", 100, 1);
+        p.w.add_node("n2", 80, 1);
+        p.w.run_for(s(2));
+        const auto says = [&](const NodeName& node, const char* line) {
+            ProviderReport r = p.w.providers[node];
+            r.attributes = {line};
+            p.w.set_provider(r);
+        };
+        says("n1", "disk=ssd");
+        const JobId id = p.submit("n2", 20, s(200), s(100), s(500));
+        p.w.jobs[id].report.terms.needs = "disk = \"ssd\"";
+        p.w.tell(p.w.jobs[id]);
+        p.run_for(s(3));
+        ck_assert_text(p.contract(id).node, "n1");
+        p.w.stored_jobs[id].contract.edit().needs.clear();
+        p.w.restart();
+        for (const char* const node : {"n1", "n2"}) p.w.connect(node);
+        // Others bid more, so that it has to hold its place.
+        p.w.jobs[id].report.terms.max_price = Money::units(1);
+        p.w.tell(p.w.jobs[id]);
+        for (int i = 0; i < 2; ++i) (void)p.w.submit("n2", 50);
+        p.run_for(s(120));
+        ck_assert_text(p.where(id), "n1");
+        ck_assert(p.w.market->find(id)->booked == Booked::holds);
+        says("n1", "disk=tape");
+        if (other) says("n2", "disk=ssd");
+        p.run_for(s(100));
+        ck_assert(is_missed(p.promised(id).end));
+        for (const Receipt& r : p.broken(id)) ck_assert(r.paid == Money{});
+        ck_assert_uint_eq(p.broken(id).size(), 1);
+    }
 }
 END_TEST
 
@@ -378,6 +436,157 @@ START_TEST(the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others)
 }
 END_TEST
 
+START_TEST(all_components_are_promised_together_at_one_price_or_none_is) {
+    Promising p;
+    p.w.add_node("n1", 100, 1, 2);
+    p.w.add_node("n2", 50, 3, 1);
+    p.w.run_for(s(2));
+    const auto few = p.submit_gang("n1", 20, s(1'000), s(100), s(95), 4);
+    const auto all = p.submit_gang("n1", 20, s(1'000), s(100), s(95), 3);
+    p.run_for(s(2));
+    for (const JobId& id : few) {
+        ck_assert(!p.contract(id).is_sold() && p.promised(id).deadline.ns == 0);
+        ck_assert(p.code(id) == ReasonCode::promise_late);
+    }
+    std::map<NodeName, int> places;
+    const Contract& first = p.contract(all[0]);
+    for (const JobId& id : all) {
+        const Contract& c = p.contract(id);
+        ++places[c.node];
+        ck_assert(c.price == first.price && c.start == first.start && c.end == first.end);
+        ck_assert_uint_eq(p.promised(id).deadline.ns, p.works[id].deadline.ns);
+    }
+    ck_assert(places["n1"] == 2 && places["n2"] == 1 && first.price == Money::units(3));
+    // As long as it takes on the slowest of their nodes.
+    ck_assert(first.end - first.start >= s(200) && first.end - first.start <= s(225));
+    // Others bid more, so that it has to wait for its places, and all begin together.
+    for (const JobId& id : all) p.w.jobs[id].report.terms.max_price = Money::units(3);
+    for (const JobId& id : all) p.w.tell(p.w.jobs[id]);
+    for (int i = 0; i < 3; ++i) (void)p.w.submit("n1", 50);
+    p.run_for(s(10));
+    for (const JobId& id : all) ck_assert(p.where(id).empty());
+    p.run_for(p.contract(all[0]).start - p.unix() + s(1));
+    for (const JobId& id : all) ck_assert_text(p.where(id), p.contract(id).node);
+    p.run_for(s(240));
+    for (const JobId& id : all) {
+        ck_assert(p.promised(id).end == PromiseEnd::kept && p.broken(id).empty());
+        ck_assert(p.works[id].ended <= p.works[id].deadline);
+    }
+}
+END_TEST
+
+START_TEST(components_that_have_ended_wait_for_the_last_one_and_its_promise) {
+    for (const bool restarts : {false, true})
+        for (const bool in_time : {false, true}) {
+            Promising p;
+            p.w.add_node("n1", 100, 1, 3);
+            p.w.run_for(s(2));
+            const auto all = p.submit_gang("n1", 20, s(300), s(100), s(50), 2);
+            p.works[all[1]].needs = in_time ? s(90) : s(1'000);
+            p.run_for(s(70));
+            ck_assert(p.w.phase(all[0]) == JobPhase::finished);
+            ck_assert(p.promised(all[0]).end == PromiseEnd::none);
+            if (restarts) p.w.restart(), p.w.connect("n1");
+            p.run_for(s(100));
+            if (!in_time) {
+                for (const JobId& id : all) ck_assert(p.promised(id).end == PromiseEnd::none);
+                p.run_for(s(150));
+            }
+            for (const JobId& id : all) {
+                const PromiseEnd end = in_time ? PromiseEnd::kept : PromiseEnd::took_longer;
+                ck_assert_text(to_string(p.promised(id).end), to_string(end));
+                ck_assert_uint_eq(p.broken(id).size(), in_time ? 0 : 1);
+            }
+        }
+}
+END_TEST
+
+START_TEST(the_promise_of_a_gang_is_broken_as_one_and_who_left_gives_back_what_he_got) {
+    Promising p;
+    p.w.add_node("n1", 100, 1);
+    p.w.add_node("n2", 100, 1);
+    p.w.run_for(s(2));
+    (void)p.submit("n1", 20, s(300), s(100), s(100));  // both have earned before
+    (void)p.submit("n2", 20, s(300), s(100), s(100));
+    p.run_for(s(400));
+    const auto all = p.submit_gang("n2", 20, s(120), s(100), s(100), 2);
+    p.run_for(s(1));
+    for (const JobId& id : all) p.w.jobs[id].report.terms.max_price = Money::units(1);
+    for (const JobId& id : all) p.w.tell(p.w.jobs[id]);
+    for (int i = 0; i < 2; ++i) (void)p.w.submit("n2", 50);
+    p.run_for(s(60));
+    for (const JobId& id : all) ck_assert_text(p.where(id), p.contract(id).node);
+    const bool first_on_n1 = p.where(all[0]) == "n1";
+    p.owner("n1", false);
+    p.run_for(s(100));
+    for (const JobId& id : all) {
+        const auto receipts = p.broken(id);
+        ck_assert_uint_eq(receipts.size(), 1);
+        ck_assert_text(receipts[0].note, "deadline missed: owner_left");
+        const bool on_n1 = (id == all[0]) == first_on_n1;
+        ck_assert((receipts[0].paid.micro < 0) == on_n1);
+        ck_assert_text(receipts[0].node, on_n1 ? "n1" : "");
+    }
+}
+END_TEST
+
+START_TEST(a_component_whose_node_leaves_gets_another_place_and_all_begin_together) {
+    Promising p;
+    for (const char* const node : {"n1", "n2", "n3"}) p.w.add_node(node, 100, 1);
+    p.w.add_node("n4", 50, 1);
+    p.w.run_for(s(2));
+    const auto all = p.submit_gang("n4", 20, s(1'000), s(100), s(2'000), 2);
+    p.run_for(s(2));
+    const NodeName left = p.contract(all[1]).node;
+    p.owner(left, false);
+    p.run_for(s(3));
+    const Contract &a = p.contract(all[0]), &b = p.contract(all[1]);
+    ck_assert(b.node != left && b.node != "n4" && a.node != b.node);
+    ck_assert(a.start == b.start && a.price == b.price && b.places_lost == 1);
+    for (int i = 0; i < 30; ++i) {
+        p.run_for(s(20));
+        ck_assert(p.contract(all[0]).start == p.contract(all[1]).start);
+    }
+}
+END_TEST
+
+START_TEST(an_optional_component_is_promised_nothing_and_one_that_fails_ends_the_promise) {
+    Promising p;
+    p.w.add_node("n1", 100, 1, 4);
+    p.w.run_for(s(2));
+    const auto all = p.submit_gang("n1", 20, s(1'000), s(100), s(5'000), 3, 2);
+    p.run_for(s(5));
+    for (const JobId& id : all) ck_assert(p.w.phase(id) == JobPhase::running);
+    ck_assert(!p.contract(all[2]).is_sold() && p.promised(all[2]).deadline.ns == 0);
+    ck_assert(p.contract(all[0]).is_sold() && p.contract(all[1]).is_sold());
+    p.w.jobs[all[1]].report.wait_status = 256;
+    p.w.end(p.w.jobs[all[1]]);
+    p.run_for(s(1));
+    for (const size_t i : {size_t{0}, size_t{2}}) {
+        JobReport& r = p.w.jobs[all[i]].report;
+        r.cancelled = true;
+        r.why = souk::Cause(CauseCode::component_ended, "component 1 has ended");
+        p.w.end(p.w.jobs[all[i]]);
+    }
+    p.run_for(s(2));
+    for (const size_t i : {size_t{0}, size_t{1}}) {
+        ck_assert_text(to_string(p.promised(all[i]).end), "kept");
+        ck_assert(p.broken(all[i]).empty());
+    }
+    // A cancel of all is no promise that was kept.
+    const auto gone = p.submit_gang("n1", 20, s(1'000), s(100), s(5'000), 2);
+    p.run_for(s(5));
+    ck_assert(p.contract(gone[0]).is_sold());
+    for (const JobId& id : gone) {
+        p.w.jobs[id].report.cancelled = true;
+        p.w.jobs[id].report.why = "cancelled";
+        p.w.end(p.w.jobs[id]);
+    }
+    p.run_for(s(2));
+    for (const JobId& id : gone) ck_assert(p.promised(id).end == PromiseEnd::withdrawn);
+}
+END_TEST
+
 START_TEST(who_needs_longer_than_he_said_has_missed_it_himself) {
     Promising p;
     p.w.add_node("n1", 100, 1);
@@ -416,6 +625,54 @@ START_TEST(a_promise_outlives_the_market_and_one_that_is_cancelled_is_none) {
     p.run_for(s(2));
     ck_assert(p.promised(free).end == PromiseEnd::withdrawn && !p.contract(free).is_sold());
     ck_assert_text(p.where(free), "n1");
+}
+END_TEST
+
+// The market was away when the job ended. Its home says when that was, and may not be one that has
+// to give back.
+START_TEST(a_job_that_ended_in_time_while_the_market_was_away_has_kept_its_promise) {
+    for (const int64_t ended_s : {60, 390, 410, 0}) {
+        Promising p;
+        p.w.add_node("n1", 100, 1);
+        p.w.run_for(s(2));
+        const JobId id = p.submit("n1", 20, s(400), s(100), s(1'000));
+        p.run_for(s(20));
+        const Nanos deadline = p.promised(id).deadline;
+        p.w.restart();
+        p.w.now = p.w.now + s(500);
+        JobReport& r = p.w.jobs[id].report;
+        if (ended_s > 0) r.ended = deadline - s(400 - ended_s);
+        World::stop_clock(p.w.jobs[id], p.w.now - s(470));
+        p.w.end(p.w.jobs[id]);
+        p.w.connect("n1");
+        p.run_for(s(100));
+        const bool kept = ended_s > 0 && ended_s <= 400;
+        ck_assert(is_missed(p.promised(id).end) != kept);
+        ck_assert((p.promised(id).end == PromiseEnd::kept) == kept);
+        ck_assert_uint_eq(p.broken(id).size(), kept ? 0 : 1);
+    }
+}
+END_TEST
+
+START_TEST(a_home_that_would_have_to_give_back_does_not_say_that_its_guest_ended_in_time) {
+    for (const bool own : {false, true}) {
+        Promising p;
+        const JobId id = held_for_most(p, false, own ? "n1" : "n2");
+        p.owner("n1", false);
+        p.run_for(s(3));
+        ck_assert(p.promised(id).back.micro > 0);
+        const Nanos deadline = p.promised(id).deadline;
+        p.w.restart();
+        p.w.now = p.w.now + s(200);
+        p.w.jobs[id].report.ended = deadline - s(5);
+        p.w.end(p.w.jobs[id]);
+        for (const char* const node : {"n1", "n2"}) p.w.connect(node);
+        p.run_for(s(100));
+        ck_assert_text(to_string(p.promised(id).end), own ? "owner_left" : "kept");
+        Money back;
+        for (const Receipt& r : p.broken(id)) back += Money{} - r.paid;
+        ck_assert((back.micro > 0) == own);
+    }
 }
 END_TEST
 
@@ -647,7 +904,15 @@ UNIT_SUITE(promises, a_promised_job_has_its_place_from_the_latest_safe_start_wha
            a_user_who_lets_his_job_not_go_to_its_next_place_gets_nothing_back,
            the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others,
            who_needs_longer_than_he_said_has_missed_it_himself,
+           a_place_that_was_sold_without_its_needs_is_kept_and_nobody_pays_for_its_loss,
+           all_components_are_promised_together_at_one_price_or_none_is,
+           components_that_have_ended_wait_for_the_last_one_and_its_promise,
+           the_promise_of_a_gang_is_broken_as_one_and_who_left_gives_back_what_he_got,
+           a_component_whose_node_leaves_gets_another_place_and_all_begin_together,
+           an_optional_component_is_promised_nothing_and_one_that_fails_ends_the_promise,
            a_promise_outlives_the_market_and_one_that_is_cancelled_is_none,
+           a_job_that_ended_in_time_while_the_market_was_away_has_kept_its_promise,
+           a_home_that_would_have_to_give_back_does_not_say_that_its_guest_ended_in_time,
            a_promised_job_that_cannot_go_to_its_place_says_so,
            a_promised_job_that_is_lost_where_it_runs_is_no_withdrawn_promise,
            what_a_program_took_is_learned_with_a_band,

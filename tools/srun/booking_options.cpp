@@ -73,7 +73,9 @@ std::string wrong_with_promise(const SrunOptions& o, bool changes) {
         return "--promise books by itself: not with --start, --for, --early, --allocate or --in";
     if (changes) return {};
     if (o.terms.finish.ns == 0) return "--promise needs --finish: the deadline";
-    if (o.components > 0) return "--promise is for jobs of one component: not with -N";
+    if (o.near || o.pack)
+        return "--near and --pack are not possible with --promise: how near machines will be to "
+               "each other is not reckoned ahead";
     if (o.jobs > 1) return "--promise is asked for one job at a time: not with --jobs";
     if (o.begin.ns > 0 || !o.after.empty() || o.singleton)
         return "--promise is given at once: not with --begin, --after or --singleton";
@@ -93,7 +95,8 @@ std::string wrong_with_booking(SrunOptions& o, bool changes, bool quotes) {
     if (!b.within.empty() && (b.asks() || b.holds))
         return "--in runs in a place that is there: not with --start, --for or --allocate";
     if (b.asks() && (o.near || o.pack))
-        return "--near and --pack are not possible with --for: such places are not sold ahead";
+        return "--near and --pack are not possible with --for: how near machines will be to each "
+               "other is not reckoned ahead";
     if (b.early && b.holds) return "--early is not possible with --allocate";
     if (b.asks() && (o.begin.ns > 0 || !o.after.empty() || o.singleton))
         return "--start says when it begins: not with --begin, --after or --singleton";

@@ -11,6 +11,7 @@
 #include "kernel/base/number.hpp"
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "tools/srun/limit_options.hpp"
 
 namespace souk::tools {
 namespace {
@@ -141,6 +142,12 @@ Status set_file(Reading& r, const Value& v, std::string& file) {
     return file.empty() ? fail("is empty") : Status();
 }
 
+Status set_limit(Reading& r, const Value& v, Nanos& limit) {
+    TRY_ASSIGN(const std::string text, r.one(v));
+    TRY_ASSIGN(limit, parse_limit(text));
+    return {};
+}
+
 using Take = Status (*)(Reading&, const Value&);
 const std::pair<const char*, Take> attributes[] = {
     {"label",
@@ -188,6 +195,8 @@ const std::pair<const char*, Take> attributes[] = {
          TRY_ASSIGN(r.plan.node, r.one(v));
          return check_node_name(r.plan.node);
      }},
+    {"time", [](Reading& r, const Value& v) { return set_limit(r, v, r.plan.time); }},
+    {"cpu_time", [](Reading& r, const Value& v) { return set_limit(r, v, r.plan.cpu_time); }},
     {"output", [](Reading& r, const Value& v) { return set_file(r, v, r.plan.out_file); }},
     {"error", [](Reading& r, const Value& v) { return set_file(r, v, r.plan.err_file); }},
     {"contact",
@@ -236,17 +245,42 @@ Status check_all(const std::vector<ComponentPlan>& plan) {
     return {};
 }
 
+// A request says of the whole job what the others say, or nothing.
+Status take_job(const std::vector<std::pair<std::string, Value>>& words, Names names,
+                std::map<std::string, std::string>& job) {
+    constexpr const char* known[] = {"start", "for", "finish", "promise"};
+    Reading reading{{}, 1, std::move(names)};
+    for (const auto& [name, value] : words) {
+        const std::string line = std::to_string(value.line) + ": ";
+        if (std::ranges::find(known, name) == std::end(known))
+            return fail(line + "'" + name + "' is none of start, for, finish and promise");
+        const auto text = reading.one(value);
+        if (!text) return wrap(line + name, text.error());
+        const auto [had, is_new] = job.emplace(name, *text);
+        if (!is_new && had->second != *text)
+            return fail(line + name + ": '" + *text + "' is not '" + had->second +
+                        "': it is of the whole job, and all requests say the same");
+    }
+    return {};
+}
+
 }  // namespace
 
-Result<std::vector<ComponentPlan>> parse_components(std::string_view text, const std::string& file,
-                                                    size_t most) {
+Result<ComponentsFile> parse_components(std::string_view text, const std::string& file,
+                                        size_t most) {
     const size_t begin = text.find_first_not_of(" \t\r\n");
     const char first = begin == std::string_view::npos ? ' ' : text[begin];
     const bool request = first == '+' || first == '&' || first == '(';
     auto parsed = request ? parse_request(text) : parse_toml(text);
     if (!parsed) return fail(file + ":" + parsed.error().message);
-    std::vector<ComponentPlan> plan;
+    ComponentsFile all;
+    std::vector<ComponentPlan>& plan = all.plan;
+    const Request whole;
+    if (const Status said = take_job(parsed->job, Names(whole, *parsed), all.job); !said)
+        return fail(file + ":" + said.error().message);
     for (const Request& r : parsed->requests) {
+        if (const Status said = take_job(r.job, Names(r, *parsed), all.job); !said)
+            return fail(file + ":" + said.error().message);
         Reading reading{{}, 1, Names(r, *parsed)};
         reading.plan.at = file + ":" + std::to_string(r.line);
         for (const auto& [name, value] : r.attributes)
@@ -269,10 +303,10 @@ Result<std::vector<ComponentPlan>> parse_components(std::string_view text, const
     const Status good = check_all(plan);
     if (!good)
         return fail(plan.empty() ? file + ": " + good.error().message : good.error().message);
-    return plan;
+    return all;
 }
 
-Result<std::vector<ComponentPlan>> read_components(const std::string& file, size_t most) {
+Result<ComponentsFile> read_components(const std::string& file, size_t most) {
     const Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd) return fail_errno(file, errno);
     std::string text(file_bytes_max + 1, '\0');

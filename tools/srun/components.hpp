@@ -28,15 +28,22 @@ struct ComponentPlan {
     int32_t cpus = 0;
     int64_t memory_mb = 0;
     std::string node;                // the only one for it; empty: any
+    Nanos time, cpu_time;            // its limits (--time, --cpu-time); 0: the command line's
     std::string out_file, err_file;  // for its output; empty: the command line's
     std::string at;                  // FILE:LINE
 };
 
-// Reads all components: at least one, at most `most`; the first is required, no two have one label.
-Result<std::vector<ComponentPlan>> read_components(const std::string& file, size_t most);
+// All components: at least one; the first is required, no two have one label. And what the file
+// says of the whole job, by the names of options: start, for, finish, promise.
+struct ComponentsFile {
+    std::vector<ComponentPlan> plan;
+    std::map<std::string, std::string> job;
+};
+// Reads at most `most` components.
+Result<ComponentsFile> read_components(const std::string& file, size_t most);
 // Parses the text of such a file. Pure.
-Result<std::vector<ComponentPlan>> parse_components(std::string_view text, const std::string& file,
-                                                    size_t most);
+Result<ComponentsFile> parse_components(std::string_view text, const std::string& file,
+                                        size_t most);
 // Fails if no node can have this name. Pure.
 Status check_node_name(const std::string& name);
 // Returns the components' names, in order: the label, or c and the number. Pure.
@@ -61,10 +68,12 @@ struct Request {
     uint32_t line = 0;
     std::vector<std::pair<std::string, Value>> attributes;  // by the names of TOML
     std::map<std::string, Text> names;                      // over those of the file
+    std::vector<std::pair<std::string, Value>> job;         // of the whole job, likewise
 };
 struct File {
     std::vector<Request> requests;
     std::map<std::string, Text> names;
+    std::vector<std::pair<std::string, Value>> job;
 };
 
 // components_toml.cpp, components_request.cpp. Errors begin with the line: "7: ...".

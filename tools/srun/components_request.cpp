@@ -10,8 +10,9 @@
 // count is what it needs of processors. resourceManagerContact names the node: of the contact of a
 // cluster's manager the first part of its host ("fs0" of "fs0.site.org:2119/jobmanager"), because
 // such a cluster is a node here. Names of attributes are of any case, with _ or without.
-// What has no meaning here is an error, but for what says how processes were to be started there
-// (jobType, maxWallTime, subjobCommsType), which is passed over.
+// maxWallTime, maxTime and maxCpuTime are limits in minutes. startTime, duration (minutes),
+// deadline and promise are of the whole job. What has no meaning here is an error, but for what
+// says how processes were to be started there (jobType, subjobCommsType), which is passed over.
 #include <algorithm>
 
 #include "tools/srun/components.hpp"
@@ -37,9 +38,14 @@ constexpr Known known_attributes[] = {{"label", "label"},
                                       {"resourcemanagercontact", "contact"},
                                       {"stdout", "output"},
                                       {"stderr", "error"},
+                                      {"maxwalltime", "time"},
+                                      {"maxtime", "time"},
+                                      {"maxcputime", "cpu_time"},
                                       {"jobtype", ""},
-                                      {"maxwalltime", ""},
                                       {"subjobcommstype", ""}};
+// These are of the whole job, and no two requests may say otherwise.
+constexpr Known known_of_job[] = {
+    {"starttime", "start"}, {"duration", "for"}, {"deadline", "finish"}, {"promise", "promise"}};
 constexpr Known known_starts[] = {
     {"strict-barrier", "required"}, {"loose-barrier", "interactive"}, {"no-barrier", "optional"}};
 
@@ -138,6 +144,12 @@ class RequestParser {
         if (name == "rslsubstitution") return substitute(r, all);
         const auto* known = std::ranges::find_if(
             known_attributes, [&](const Known& one) { return name == one.theirs; });
+        const auto* of_job = std::ranges::find_if(
+            known_of_job, [&](const Known& one) { return name == one.theirs; });
+        if (of_job != std::end(known_of_job) && sign == "=") {
+            r.job.emplace_back(of_job->ours, std::move(all));
+            return {};
+        }
         if (known == std::end(known_attributes)) return bad("'" + name + "' has no meaning here");
         const std::string ours = known->ours;
         if (sign != "=" && !(ours == "memory" && sign == ">="))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Components as TOML: a table [[component]] for each, and [names] for what $(NAME) stands for.
+// Components as TOML: a table [[component]] for each, [job] for what is of all of them, and
+// [names] for what $(NAME) stands for.
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
@@ -80,11 +81,18 @@ Result<File> parse_toml(std::string_view text) {
             if (v.is_list) return fail(line_of(value) + ": a name stands for one text");
             file.names[std::string(key.str())] = std::move(v.text);
         }
+    const toml::node* const job = parsed.table().get("job");
+    if (job && !job->is_table()) return fail(line_of(*job) + ": job is a table");
+    if (job)
+        for (const auto& [key, given] : *job->as_table()) {
+            TRY_ASSIGN(Value v, value_of(given, names != nullptr));
+            file.job.emplace_back(key.str(), std::move(v));
+        }
     for (const auto& [key, value] : parsed.table()) {
-        if (key == "names") continue;
+        if (key == "names" || key == "job") continue;
         if (key != "component" || !value.is_array_of_tables())
             return fail(line_of(value) + ": '" + std::string(key.str()) +
-                        "' is neither [names] nor [[component]]");
+                        "' is none of [names], [job] and [[component]]");
         for (const toml::node& one : *value.as_array()) {
             Request r;
             r.line = one.source().begin.line;

@@ -63,7 +63,7 @@ std::string wrong_with_files(const SrunOptions& o, bool no_output, bool new_job)
 
 // Checks the options of several components, and sets which of them reads srun's input. Returns what
 // is wrong; empty: nothing.
-std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
+std::string wrong_with_gang(SrunOptions& o, bool no_new_job, bool quotes) {
     if (std::string conflict = size_conflict(o); !conflict.empty()) return conflict;
     if (o.components == 0)
         return o.exec                         ? "--exec and --mpi are for --components"
@@ -72,6 +72,7 @@ std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
                : o.spread || o.pack || o.near ? "--spread, --pack and --near are for --components"
                                               : "";
     if (no_new_job) return "--components is for a new job";
+    if (quotes && o.jobs > 1) return "--quote is of --jobs alike or of one job of --components";
     if (const std::string with = gang_conflict(o); !with.empty())
         return "a job of several components (--components) is not possible with " + with;
     const auto reader = reader_of_input(o);

@@ -86,6 +86,9 @@ Status describe(const SrunOptions& options, size_t component, const std::string&
     request.group.near_trip_us = options.near_trip_us;
     request.group.near_mbit = options.near_mbit;
     if (options.exec) describe_exec(options, component, wish, request.group.role);
+    // Nobody waits for it, so that its deadline is its own.
+    if (request.group.role == ComponentClass::optional && request.terms.booking->promise)
+        request.terms.booking.edit().promise = false;
     if (options.exec) wish.environment.emplace_back("SOUK_EXEC", secret);
     auto launch = capture_launch(wish);
     if (!launch)
@@ -93,6 +96,11 @@ Status describe(const SrunOptions& options, size_t component, const std::string&
     request.spec.launch = std::move(*launch);
     if (plan.cpus > 0) request.terms.cpus = plan.cpus;
     if (plan.memory_mb > 0) request.terms.memory_mb = plan.memory_mb;
+    if (plan.time.ns > 0) {
+        request.terms.limits.edit().run = plan.time;
+        request.terms.limits.edit().at_speed = 0;
+    }
+    if (plan.cpu_time.ns > 0) request.terms.limits.edit().cpu = plan.cpu_time;
     if (options.detach || options.wait) {
         if (!plan.out_file.empty()) request.out_file = plan.out_file;
         if (!plan.err_file.empty()) request.err_file = plan.err_file;

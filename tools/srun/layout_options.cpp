@@ -8,7 +8,9 @@
 #include "kernel/base/number.hpp"
 #include "kernel/base/units.hpp"
 #include "market/core/types.hpp"
+#include "tools/common/ahead.hpp"
 #include "tools/common/args.hpp"
+#include "tools/srun/limit_options.hpp"
 
 namespace souk::tools {
 
@@ -52,6 +54,33 @@ Status set_total(SrunOptions& o, const char* text) {
     return {};
 }
 
+Status set_limit(const std::string& text, Nanos& limit) {
+    TRY_ASSIGN(limit, parse_limit(text));
+    return {};
+}
+
+// Takes what the file says of the whole job, where the command line has not said it before.
+Status take_words_of_job(SrunOptions& o, const std::map<std::string, std::string>& words) {
+    for (const auto& [name, value] : words) {
+        Booking& b = o.terms.booking.edit();
+        Status taken;
+        if (name == "start" && b.start.ns == 0) {
+            const auto start = parse_ahead(value);
+            taken = start ? Status() : tl::unexpected(start.error());
+            b.start = start.value_or(Nanos{});
+        } else if (name == "for" && b.span.ns == 0) {
+            taken = set_limit(value, b.span);
+        } else if (name == "finish" && o.terms.finish.ns == 0) {
+            taken = set_limit(value, o.terms.finish);
+        } else if (name == "promise") {
+            if (value != "yes" && value != "no") taken = fail("it is neither yes nor no");
+            b.promise = b.promise || value == "yes";
+        }
+        if (!taken) return wrap(name + ": '" + value + "'", taken.error());
+    }
+    return {};
+}
+
 // A number, or a file. A number beside another option of the size is compared with that.
 Status set_components(SrunOptions& o, const char* text) {
     const bool is_beside = (o.sizes_said & ~(size_cpus | size_components)) != 0;
@@ -63,7 +92,9 @@ Status set_components(SrunOptions& o, const char* text) {
         o.components = o.components_said;
         return {};
     }
-    TRY_ASSIGN(o.plan, read_components(text, gang_components_max));
+    TRY_ASSIGN(ComponentsFile file, read_components(text, gang_components_max));
+    o.plan = std::move(file.plan);
+    TRY(take_words_of_job(o, file.job));
     o.components = static_cast<int32_t>(o.plan.size());
     return {};
 }

@@ -570,7 +570,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     }
     if (!quotes && o.jobs > 1) return usage("--jobs is for --quote; a job of N components is -N N");
     std::string wrong = wrong_with_waits(o, quotes || !(change + attach).empty());
-    if (wrong.empty()) wrong = wrong_with_gang(o, quotes || !(change + attach).empty());
+    if (wrong.empty()) wrong = wrong_with_gang(o, !(change + attach).empty(), quotes);
     if (wrong.empty()) wrong = wrong_with_booking(o, !(change + attach).empty(), quotes);
     if (!wrong.empty()) return usage(wrong);
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");

@@ -30,6 +30,13 @@ std::string chance(const Json& q, const char* key) {
     return std::to_string(std::lround(p)) + "%";
 }
 
+// True: more than one job or component is asked about.
+bool several(const SrunOptions& o) { return o.jobs > 1 || o.components > 0; }
+std::string parts(const SrunOptions& o, int64_t n) {
+    const std::string what = o.components > 0 ? " component" : " job";
+    return std::to_string(n) + what + (n == 1 ? "" : "s");
+}
+
 std::string jobs(int64_t n) { return std::to_string(n) + (n == 1 ? " job" : " jobs"); }
 
 // "n2 (speed 80) at 12.5 per CPU-hour".
@@ -45,14 +52,15 @@ std::string in_place_of(const Json& q) {
 }
 
 void add_now(const Json& q, const SrunOptions& o, Rows& rows) {
-    if (o.jobs > 1) {
-        const int running = q.value("running", 0);
-        std::string now = std::to_string(running) + " of " + jobs(o.jobs) +
+    if (several(o)) {
+        const int running = q.value("running", 0), all = std::max(o.jobs, o.components);
+        std::string now = std::to_string(running) + " of " + parts(o, all) +
                           (running == 1 ? " runs" : " run") + in_place_of(q);
-        if (running < o.jobs) now += "; another waits: " + field(q, "why");
+        if (running < all && q.contains("why"))
+            now += (o.components > 0 ? "; it waits: " : "; another waits: ") + field(q, "why");
         rows.emplace_back("Now", now);
         for (const Json& p : q.value("places", Json::array()))
-            rows.emplace_back("  " + jobs(p.value("jobs", 0)), place(p));
+            rows.emplace_back("  " + parts(o, p.value("jobs", 0)), place(p));
         if (running > 0) rows.emplace_back("All an hour", rounded_money(q, "rate"));
     } else if (q.value("runs", false)) {
         rows.emplace_back("Now", "runs on " + place(q) + in_place_of(q));
@@ -63,11 +71,11 @@ void add_now(const Json& q, const SrunOptions& o, Rows& rows) {
         rows.emplace_back("Bid", field(q, "bid") + " now, to last until the finish");
     else if (!o.terms.strategy.empty())
         rows.emplace_back("Bid", field(q, "bid") + " now, by its strategy: " + o.terms.strategy);
-    rows.emplace_back(o.jobs > 1 ? "All for" : "At once for",
+    rows.emplace_back(several(o) ? "All for" : "At once for",
                       q.contains("winning_bid") ? "a bid of " + field(q, "winning_bid") : "no bid");
     if (q.contains("cost_now")) {
         rows.emplace_back("Cost", rounded_money(q, "cost_now") + ", at the price now");
-        rows.emplace_back("Finish", until(q, "span_now_s") + (o.jobs > 1 ? ", if they stay there"
+        rows.emplace_back("Finish", until(q, "span_now_s") + (several(o) ? ", if they stay there"
                                                                          : ", if it stays there"));
     }
     if (q.contains("budget_lasts_s"))
@@ -75,7 +83,8 @@ void add_now(const Json& q, const SrunOptions& o, Rows& rows) {
 }
 
 void add_day(const Json& q, const SrunOptions& o, Rows& rows) {
-    rows.emplace_back("Prices of", duration(q, "history_s") + (o.jobs > 1 ? ", for one job" : ""));
+    rows.emplace_back("Prices of",
+                      duration(q, "history_s") + (several(o) ? ", for one of them" : ""));
     if (q.value("history_s", 0) == 0) return;
     rows.emplace_back("  a place", chance(q, "place_share") + " of the time, at this bid");
     if (q.contains("frozen_chance"))
@@ -110,18 +119,78 @@ Status compare(const Json& q) {
     return print("\n" + table.text());
 }
 
+// "a place on n1", or of several components "3 places, on n1 (2) and n2".
+std::string offered_places(const Json& p) {
+    int all = 0;
+    std::string list;
+    const Json nodes = p.value("nodes", Json::object());
+    for (auto it = nodes.begin(); it != nodes.end(); ++it) {
+        const int here = it.value().get<int>();
+        all += here;
+        list += (list.empty() ? "" : ", ") + it.key();
+        if (here > 1) list += " (" + std::to_string(here) + ")";
+    }
+    if (all < 2) return "a place on " + field(p, "node");
+    return std::to_string(all) + " places, on " + list + ",";
+}
+
 // The words of the market of a promise: one line.
 std::string offered_words(const Json& p) {
     if (p.value("can", false))
-        return "by " + local_time(p, "deadline_unix_s") + ": a place on " + field(p, "node") +
-               " from " + local_time(p, "latest_start_unix_s") + " on at the latest, at " +
-               field(p, "price") + " per CPU-hour, at most " + rounded_money(p, "cost_most") +
+        return "by " + local_time(p, "deadline_unix_s") + ": " + offered_places(p) + " from " +
+               local_time(p, "latest_start_unix_s") + " on at the latest, at " + field(p, "price") +
+               " per CPU-hour, at most " + rounded_money(p, "cost_most") +
                (p.value("learned", false) ? "; how long it runs is learned" : "");
     std::string text = field(p, "why");
     if (p.contains("price_for_it")) text += "; it can for a price of " + field(p, "price_for_it");
     if (p.contains("earliest_unix_s") && p.value("code", "") != "promise_late")
         text += "; at this price by " + local_time(p, "earliest_unix_s") + " at the earliest";
     return text;
+}
+
+// Says what each component needs, as describe_components() does when they are submitted.
+std::string components_asked(const SrunOptions& o) {
+    std::string all, last;
+    int alike = 0;
+    const auto add = [&] {
+        if (alike > 0) all += (all.empty() ? "" : ",") + std::to_string(alike) + "*" + last;
+    };
+    for (int i = 0; i < o.components; ++i) {
+        const auto at = static_cast<size_t>(i);
+        const ComponentPlan plan = at < o.plan.size() ? o.plan[at] : ComponentPlan();
+        const int cpus = plan.cpus > 0 ? plan.cpus : o.terms.cpus;
+        const int64_t mb = plan.memory_mb > 0 ? plan.memory_mb : o.terms.memory_mb;
+        const bool is_optional = plan.role == ComponentClass::optional;
+        const std::string one = std::to_string(cpus) + "x" + std::to_string(mb) +
+                                (is_optional ? "?" : "") +
+                                (plan.node.empty() ? "" : "@" + plan.node);
+        if (one != last) add(), alike = 0;
+        last = one;
+        ++alike;
+    }
+    add();
+    return all;
+}
+
+// The limit of the job, or the longest of its components, where each has one.
+Nanos longest_limit(const SrunOptions& o) {
+    Nanos most = o.components > 0 && !o.plan.empty() ? Nanos{} : o.terms.limits->run;
+    for (const ComponentPlan& one : o.plan) {
+        const Nanos limit = one.time.ns > 0 ? one.time : o.terms.limits->run;
+        if (limit.ns == 0) return limit;
+        most = std::max(most, limit);
+    }
+    return most;
+}
+
+void ask_of_components(const SrunOptions& o, std::vector<std::string>& args) {
+    args.push_back("components=" + components_asked(o));
+    if (o.spread > 0) args.push_back("spread=" + std::to_string(o.spread));
+    if (o.pack) args.emplace_back("pack=yes");
+    if (!o.near) return;
+    args.emplace_back("near=yes");
+    args.push_back("near_trip_us=" + std::to_string(o.near_trip_us));
+    args.push_back("near_mbit=" + std::to_string(o.near_mbit));
 }
 
 std::vector<std::string> questions(const SrunOptions& o) {
@@ -138,9 +207,10 @@ std::vector<std::string> questions(const SrunOptions& o) {
     if (!t.needs->empty()) args.push_back("needs=" + *t.needs);
     if (!t.resources.empty()) args.push_back("resources=" + *t.resources);
     if (o.jobs > 1) args.push_back("jobs=" + std::to_string(o.jobs));
+    if (o.components > 0) ask_of_components(o, args);
     if (t.booking->promise) {
         args.emplace_back("promise=yes");
-        args.push_back("limit_ns=" + std::to_string(t.limits->run.ns));
+        args.push_back("limit_ns=" + std::to_string(longest_limit(o).ns));
         args.push_back("limit_speed=" + std::to_string(t.limits->at_speed));
         args.push_back("command=" + std::string(o.program.empty() ? "" : o.program[0]));
     }
