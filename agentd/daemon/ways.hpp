@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Ways: how this node connects to others. Each connection from agentd to agentd is made here: at
+// once, where the node's address can be reached; else by the node's gateway, if it has one
+// (docs/sites.md). The first way is tried first, for a second at most where there is another, and
+// left out for ten minutes when it has failed. Who is there, TLS says afterwards, so an address
+// that is somebody else's in this network has failed, too.
+//
+// Owned by the Agent.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agentd/daemon/gateway_links.hpp"
+#include "kernel/sys/loop/loop.hpp"
+#include "market/core/messages.hpp"
+
+namespace souk {
+
+// An attempt that goes on; dropping it ends the attempt.
+class Way {
+  public:
+    Way() = default;
+    Way(Way&&) noexcept = default;
+    Way& operator=(Way&& other) noexcept;
+    ~Way() { close(); }
+    explicit operator bool() const { return attempt_ != nullptr; }
+    void close();
+
+  private:
+    friend class Ways;
+    struct Attempt;
+    explicit Way(std::shared_ptr<Attempt> attempt) : attempt_(std::move(attempt)) {}
+    std::shared_ptr<Attempt> attempt_;
+};
+
+class Ways {
+  public:
+    // `gateways` null: all are reached at once, or not at all.
+    explicit Ways(Loop& loop, GatewayLinks* gateways = nullptr)
+        : loop_(loop), gateways_(gateways) {}
+
+    // Calls `done` once, not within this call: a connected socket, or why not. `limit` is that of
+    // the way without a gateway. Errors: no address.
+    Result<Way> connect(const Peer& peer, Nanos limit, std::function<void(Result<Fd>)> done);
+    // A connection to that address broke before whoever is there had proven that he is the node
+    // that was wanted. True: the next one goes by another way, so it may be made at once.
+    bool failed(const std::string& address);
+
+  private:
+    friend struct Way::Attempt;
+    bool goes_by_gateway(const std::string& address) const;
+    void leave_out(const std::string& address);
+
+    Loop& loop_;
+    GatewayLinks* gateways_;
+    std::map<std::string, Nanos> left_out_;  // addresses, and until when their first way is
+};
+
+}  // namespace souk

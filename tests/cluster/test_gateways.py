@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Nodes that others do not reach, and their gateway (docs/sites.md): three sites on this host. The
+nodes of one are behind NAT, in a network whose addresses are also those of the others' own nodes,
+and its market takes no calls. Only its gateway is reached from outside."""
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from conftest import LIMIT, read_text, until
+from test_site_jobs import Wide, in_order
+from test_site_moves import WORK, end, goes_on, move
+from test_sites import ip, wire
+
+pytestmark = pytest.mark.skipif(not shutil.which("nft"), reason="no nft here: no NAT can be made")
+
+FABRIC = "10.79.0.1"
+MASQUERADE = """table ip nat {
+    chain out { type nat hook postrouting priority srcnat; oifname "wan" masquerade; }
+}"""
+
+
+class Behind(Wide):
+    """A site whose nodes n1 and n2 can only dial out. n3 is their gateway, and takes no jobs."""
+    gateway = "192.0.2.202:7071"
+
+    def spread(self, hub):
+        net = f"{self.market.tag}-fabric"
+        for words in (("sysctl", "-qw", "net.ipv4.ip_forward=1"), ("nft", MASQUERADE)):
+            subprocess.run(["ip", "netns", "exec", net, *words], check=True)
+        ip("-n", hub, "link", "add", "gw", "type", "veth", "peer", "name", "wan", "netns",
+           self.net("n3"))
+        ip("-n", hub, "link", "set", "gw", "master", "wan", "up")
+        ip("-n", self.net("n3"), "addr", "add", self.gateway.split(":")[0] + "/24", "dev", "wan")
+        ip("-n", self.net("n3"), "link", "set", "wan", "up")
+        for node in ("n3", "n1", "n2"):
+            where = f"{self.market.run_dir}/{node}"
+            with open(f"{where}/users.map", "w") as f:
+                f.write("lab/* = *\nuni/* = *\n")
+            text = read_text(f"{where}/agentd.conf") + f'user_map = "{where}/users.map"\n'
+            if node == "n3":
+                text = re.sub('^listen = ".*"', f'listen = "{self.gateway}"', text, flags=re.M)
+                text += "relay = true\non_market = false\n"
+            else:
+                text += f'gateway = "{self.gateway}"\n'
+            with open(f"{where}/agentd.conf", "w") as f:
+                f.write(text)
+            self.market.kill_daemon(node)
+
+    def until_offered_nodes(self, *nodes):
+        """Waits until their gateway has heard of the nodes since it was started last."""
+        until(f"{nodes} are connected to their gateway", lambda: all(
+            read_text(f"{self.market.run_dir}/{n}/log").count("is reached through its gateway")
+            > self.heard.get(n, 0) for n in nodes))
+
+    def count_offers(self):
+        self.heard = {n: read_text(f"{self.market.run_dir}/{n}/log").count(
+            "is reached through its gateway") for n in ("n1", "n2")}
+
+    heard = {}
+
+    def guests(self, of="lab"):
+        return {j["id"]: j for j in self.market.ctl("marketctl", "list-jobs")
+                if j["id"].startswith(of + ":")}
+
+
+@pytest.fixture(scope="module")
+def sites(fit):
+    with contextlib.ExitStack() as stack:
+        lab = stack.enter_context(Wide("lab", 0, 2))
+        uni = stack.enter_context(Wide("uni", 1, 1))
+        far = stack.enter_context(Behind("far", 2, 3, "--private-files"))
+        wire([lab, uni, far])
+        for site in (lab, uni, far):
+            site.configure()
+            site.spread(f"{lab.market.tag}-fabric")
+        far.add(lab.card())
+        lab.add(far.card("none"))
+        uni.add(lab.card())
+        lab.add(uni.card())
+        lab.until_connected("far", "uni")
+        for a, b in ((lab, far), (far, lab), (uni, lab), (lab, uni)):
+            a.terms(b.name, "--most-cpus", "4")
+        far.until_offered_nodes("n1", "n2")
+        yield lab, uni, far
+
+
+@pytest.fixture
+def idle(sites):
+    yield sites
+    for site in sites:
+        site.market.clear()
+
+
+def begin(site, node, python="/usr/bin/python3"):
+    """A job of n1 that runs on that node of its own site; the second node of far has nothing but
+    what a machine has."""
+    job = site.market.srun("-p", "20", "-m", "200M", python, "-c", WORK, stdin=subprocess.PIPE,
+                           env={**site.market.env, "SOUK_NODE": "n1"})
+    site.market.until_runs(job.id)
+    if site.where(job.id) != node:
+        move(site, job.id, node)
+    job.printed(10)
+    return job
+
+
+def at_far(lab, id, node=None):
+    return lab.market.until_job(id, "runs at far", lambda j: j["status"] == "run" and j.get(
+        "where", "").startswith(f"far:{node or ''}"), LIMIT * 2)
+
+
+def test_nobody_outside_reaches_a_node_behind_nat(idle):
+    lab, _, far = idle
+    told = {p["node"]: p["address"] for p in far.market.ctl("marketctl", "list-providers")}
+    assert told["n1"] == f"10.79.0.11:7071 via {far.gateway}"
+    assert told["n2"] == f"10.79.0.12:7071 via {far.gateway}"
+    tried = subprocess.run(
+        ["ip", "netns", "exec", lab.net("n1"), "python3", "-c",
+         "import socket; socket.create_connection(('192.0.2.3', 7071), 2)"], capture_output=True)
+    assert tried.returncode == 1
+
+
+def test_a_job_of_another_site_runs_behind_nat_with_its_terminal_and_files(idle, tmp_path):
+    lab, _, far = idle
+    for _ in lab.market.nodes():
+        lab.crowd()
+    (tmp_path / "in").write_text("what is at home\n")
+    job = lab.begin("--files=home", "--sites", "far", "sh", "-c",
+                    "cat in; read x; echo got $x > out; echo $x; exit 7",
+                    stdin=subprocess.PIPE, cwd=tmp_path)
+    at_far(lab, job.id)
+    job.printed(1, LIMIT * 2)
+    job.process.stdin.write(b"42\n")
+    job.process.stdin.flush()
+    assert job.wait(LIMIT * 2) == 7
+    assert bytes(job.out) == b"what is at home\n42\n"
+    assert (tmp_path / "out").read_text() == "got 42\n"
+
+
+def test_a_job_finds_its_home_s_files_behind_nat(idle, tmp_path):
+    lab, _, far = idle
+    job = lab.market.srun("-p", "20", "--files=home", "sh", "-c",
+                          "echo ready; while read x; do echo $x | tee -a out; done",
+                          stdin=subprocess.PIPE, cwd=tmp_path,
+                          env={**lab.market.env, "SOUK_NODE": "n1"})
+    job.printed(1)
+    for turn, to in enumerate(("far:n2", "n1", "far:n2")):  # n2 has another /tmp than its host
+        move(lab, job.id, to)
+        job.process.stdin.write(b"%d\n" % turn)
+        job.process.stdin.flush()
+        job.printed(turn + 2, LIMIT * 2)
+        assert (tmp_path / "out").read_text().split() == [str(n) for n in range(turn + 1)]
+    job.process.stdin.close()
+    assert job.wait(LIMIT * 2) == 0
+    shown = lab.market.until_job(job.id, "was counted", lambda j: j["status"] == "finish" and j.get(
+        "files_requests", 0) > 0)
+    assert shown["files_sent_bytes"] > 0 and shown["failed_moves"] == 0
+
+
+def test_a_running_job_moves_behind_nat_and_back(idle):
+    lab, _, far = idle
+    job = begin(lab, "n2")
+    for to, back in (("far:n2", "n1"), ("far:n1", "n2")):
+        said = move(lab, job.id, to)
+        assert f"runs on {to}" in said.stdout and "it stood still for" in said.stdout
+        goes_on(job)
+        said = move(lab, job.id, back)
+        assert f"runs on {back}" in said.stdout
+        goes_on(job)
+    shown = lab.market.job(job.id)
+    assert shown["freezes"] == 0 and shown["failed_moves"] == 0
+    end(job)
+
+
+def test_a_job_whose_home_is_behind_nat_runs_elsewhere_and_comes_home(idle):
+    lab, _, far = idle
+    job = begin(far, "n1")
+    for to in ("lab:n1", "n1", "lab:n2", "n2"):  # the other node of its site is behind NAT, too
+        said = move(far, job.id, to)
+        assert f"runs on {to}" in said.stdout
+        goes_on(job)
+    assert far.market.job(job.id)["failed_moves"] == 0
+    end(job)
+
+
+def test_a_gateway_dies_while_a_job_runs(idle):
+    lab, _, far = idle
+    job = begin(lab, "n2")
+    move(lab, job.id, "far:n2")
+    for _ in range(2):
+        far.count_offers()
+        far.market.kill_daemon("n3")
+        goes_on(job)
+        far.until_offered_nodes("n1", "n2")
+    far.market.tool("pvdctl", "--node", "n2", "market", "off")  # from one node behind it to another
+    at_far(lab, job.id, "n1")
+    far.market.tool("pvdctl", "--node", "n2", "market", "on")
+    goes_on(job)
+    move(lab, job.id, "n1")
+    goes_on(job)
+    end(job)
