@@ -18,7 +18,7 @@ Status GatewayDesk::met(uint64_t connection, const NodeName& name, const std::st
         met_, [&](const auto& one) { return !site.empty() && one.second.site == site; });
     if (met_.size() >= bounds_.connections || static_cast<size_t>(of_site) >= bounds_.site)
         return fail(CauseCode::too_many, "too many nodes are connected to this gateway");
-    met_[connection] = {name, site, false};
+    met_[connection] = {name, site};
     return {};
 }
 
@@ -50,22 +50,44 @@ void GatewayDesk::gone(uint64_t connection, Outputs& out) {
     });
 }
 
-Status GatewayDesk::may_ask(const Met& who, const Asked& asked) const {
+Status GatewayDesk::may_ask(Met& who, const Asked& asked, Nanos now) const {
+    const Nanos each{1'000'000'000 / bounds_.per_s};
+    const Nanos slack{each.ns * static_cast<int64_t>(bounds_.burst - 1)};
+    if (who.free_at > now + slack)
+        return fail(CauseCode::too_many, who.name + " asks the gateway too often");
+    who.free_at = std::max(who.free_at, now) + each;
+    if (asked.onward.empty()) return {};
+    if (!who.site.empty())
+        return fail(CauseCode::not_allowed, "a gateway asks others for its own site alone");
+    if (!bounds_.onward)
+        return fail(CauseCode::not_possible, "this gateway asks no others (relay_out)");
+    if (of_site(asked.node).site.empty())
+        return fail(CauseCode::not_allowed, "nodes of this site have no other site's gateway");
+    return {};
+}
+
+Status GatewayDesk::has_room(const Met& who, const NodeName& node) const {
     const auto many = [](const std::string& of) {
         return fail(CauseCode::too_many, "the gateway relays too much " + of);
     };
+    const bool other = !who.site.empty();
+    const auto by_site = [&](const Link& l) { return l.asker_site == who.site; };
+    const auto by_asker = [&](const Link& l) { return l.asker_name == who.name; };
+    const auto to_node = [&](const Link& l) { return l.node == node; };
     if (links_.size() >= bounds_.all) return many("already");
-    if (count([&](const Link& l) { return l.asker_name == who.name; }) >= bounds_.asker)
-        return many("for " + who.name);
-    if (count([&](const Link& l) {
-            return l.asker_name == who.name && l.stage != Stage::joined;
-        }) >= bounds_.incomplete)
+    if (other && count([](const Link& l) { return !l.asker_site.empty(); }) >= bounds_.sites)
+        return many("for other sites");
+    if (other && count(by_site) >= bounds_.site) return many("for site " + who.site);
+    if (count(by_asker) >= bounds_.asker) return many("for " + who.name);
+    if (count([&](const Link& l) { return by_asker(l) && l.stage != Stage::joined; }) >=
+        bounds_.incomplete)
         return fail(CauseCode::too_many, "too many connections of " + who.name + " are begun");
-    if (!who.site.empty() &&
-        count([&](const Link& l) { return l.asker_site == who.site; }) >= bounds_.site)
-        return many("for site " + who.site);
-    if (count([&](const Link& l) { return l.node == asked.node; }) >= bounds_.node)
-        return many("to " + asked.node);
+    if (count(to_node) >= bounds_.node) return many("to " + node);
+    if (other &&
+        count([&](const Link& l) { return by_site(l) && to_node(l); }) >= bounds_.site_node)
+        return many("for site " + who.site + " to " + node);
+    if (count([&](const Link& l) { return by_asker(l) && to_node(l); }) >= bounds_.pair)
+        return many("for " + who.name + " to " + node);
     return {};
 }
 
@@ -76,15 +98,13 @@ Result<uint64_t> GatewayDesk::who_offers(const NodeName& node) const {
 }
 
 void GatewayDesk::asked(uint64_t connection, const Asked& asked, Nanos now, Outputs& out) {
-    const Met& who = met_.at(connection);
+    Met& who = met_.at(connection);
     const auto refuse = [&](Error why) {
         ++refused_;
         out.answers.push_back({connection, asked.number, {}, as_asked(std::move(why))});
     };
-    if (auto may = may_ask(who, asked); !may) return refuse(may.error());
-    if (!asked.onward.empty() && !who.site.empty())
-        return refuse(
-            fail(CauseCode::not_allowed, "a gateway asks others for its own site alone").value());
+    if (auto may = may_ask(who, asked, now); !may) return refuse(may.error());
+    if (auto room = has_room(who, asked.node); !room) return refuse(room.error());
     Link link;
     if (asked.onward.empty()) {
         const auto to = who_offers(asked.node);
@@ -171,7 +191,7 @@ std::vector<uint64_t> GatewayDesk::relays_of(uint64_t connection) const {
     std::vector<uint64_t> all;
     const auto met = met_.find(connection);
     if (met == met_.end()) return all;
-    const auto& [name, site, offers] = met->second;
+    const auto& [name, site, offers, free_at] = met->second;
     for (const auto& [number, link] : links_) {
         const bool to_it = site.empty() && link.to != 0 && link.node == name;
         if (link.stage == Stage::joined && (link.asker_name == name || to_it))

@@ -31,11 +31,17 @@ class GatewayDesk {
   public:
     struct Bounds {
         size_t all = 1024;           // links
-        size_t site = 256;           // of askers of one other site, and their connections
+        size_t sites = 512;          // of askers of all other sites
+        size_t site = 256;           // of those of one other site, and their connections
         size_t asker = 128;          // of one asker
         size_t node = 256;           // to one node
+        size_t site_node = 128;      // to one node, of one other site
+        size_t pair = 64;            // to one node, of one asker
         size_t incomplete = 16;      // of one asker, that wait for one of the two ends
+        size_t burst = 64;           // questions of one asker at once,
+        int64_t per_s = 16;          // and then in a second
         size_t connections = 4'096;  // of nodes to this gateway
+        bool onward = false;         // it asks gateways of other sites
     };
     static constexpr Nanos patience = Nanos::from_s(5);  // for each of the two ends
 
@@ -110,6 +116,7 @@ class GatewayDesk {
         NodeName name;
         std::string site;
         bool offers = false;
+        Nanos free_at = {};  // when its next question is within the rate
     };
     enum class Stage : uint8_t {
         called,    // the node is to connect
@@ -127,7 +134,8 @@ class GatewayDesk {
         Nanos until;
     };
 
-    Status may_ask(const Met& who, const Asked& asked) const;
+    Status may_ask(Met& who, const Asked& asked, Nanos now) const;
+    Status has_room(const Met& who, const NodeName& node) const;
     Result<uint64_t> who_offers(const NodeName& node) const;
     static void is_here(Link& link, uint64_t socket, Nanos now, Outputs& out);
     void give_up(uint64_t number, const Link& link, const Cause& why, Outputs& out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a connection to a gateway begins with that is to be relayed: who has asked for it, and who
-// was called, each got a pass of his own over TLS, which is good once and for seconds. No frame and
-// no record of TLS begins like this. What follows are the bytes of the two nodes. Pure.
+// A connection to a gateway that is to be relayed begins with a pass: who has asked for it, and who
+// was called, each got one of his own over TLS, which is good once and for seconds. No frame and no
+// record of TLS begins like this. The bytes of the two nodes follow. Pure.
 #pragma once
 
 #include <cstddef>

@@ -100,12 +100,13 @@ Status Agent::begin(std::function<void()> on_ready) {
     keep_shut_in(std::move(shut_in));
     gateways_ =
         std::make_unique<GatewayLinks>(loop_, log_, identity_.tls(), config_.node, config_.gateway,
-                                       [this](Fd socket) { peers_->accepted(std::move(socket)); });
+                                       [this](Fd socket) { peers_->brought(std::move(socket)); });
     ways_ = std::make_unique<Ways>(loop_, gateways_.get());
     peers_ = std::make_unique<Peers>(loop_, log_, identity_.tls(), *ways_, config_.node,
                                      config_.address);
     if (config_.relay) {
-        gateway_ = std::make_unique<Gateway>(loop_, log_, *peers_, *gateways_);
+        gateway_ = std::make_unique<Gateway>(loop_, log_, *peers_, *gateways_,
+                                             GatewayDesk::Bounds{.onward = config_.relay_out});
         peers_->relay_by(*gateway_);
     }
     MarketListener& listener = *this;
@@ -304,7 +305,9 @@ void Agent::make_views() {
                                                               .home = *home_,
                                                               .guests = *guests_,
                                                               .offer = *offer_,
-                                                              .presence = *presence_});
+                                                              .presence = *presence_,
+                                                              .gateways = *gateways_,
+                                                              .gateway = gateway_.get()});
     views_ = std::make_unique<NodeViews>(config_, *market_, *home_, *guests_, *offer_, *figures_);
     tools_ = std::make_unique<ToolServer>(ToolServerParts{.loop = loop_,
                                                           .log = log_,

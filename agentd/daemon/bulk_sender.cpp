@@ -30,7 +30,7 @@ Status BulkSender::connect() {
 // Somebody else may have the destination's address in this network: then the way by its gateway is
 // tried, as nothing has been said yet.
 void BulkSender::broke(const std::string& why) {
-    if (heard_ || !own_.ways->failed(dest_.address)) return end(why);
+    if (channel_->peer() || heard_ || !own_.ways->failed(dest_, by_gateway_)) return end(why);
     stall_.cancel();
     writable_.close();
     again_ = loop_.after(Nanos{}, [this] {
@@ -55,6 +55,7 @@ void BulkSender::begin(wire::FrameType first, std::string body) {
 }
 
 void BulkSender::connected(Result<Fd> socket) {
+    by_gateway_ = connecting_.is_by_gateway();
     connecting_.close();
     if (!socket) return end(socket.error().message);
     (void)set_no_delay(socket->get());

@@ -75,7 +75,8 @@ class BulkSender {
     const Peer dest_;
     Way connecting_;
     std::optional<std::pair<wire::FrameType, std::string>> first_;  // what follows the hello
-    bool heard_ = false;  // the destination has said something
+    bool heard_ = false;       // the destination has said something
+    bool by_gateway_ = false;  // goes the connection
     std::unique_ptr<wire::Channel> channel_;
     Watch writable_;
     Timer stall_, again_;

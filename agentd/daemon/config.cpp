@@ -93,6 +93,7 @@ int64_t default_memory_mb(const Config& c) {
     return std::clamp<int64_t>(memory_mb / (2 * cpus), 16, 1'024);
 }
 
+// Long: key by key.
 Status check(Config& c, const ReadFile& read) {
     if (c.node.empty()) {
         char host[256] = {};
@@ -316,7 +317,7 @@ void Reading::add_place(Settings& all) {
          "\"10s\""},
         {"address", address(c.address), "What other nodes are told to connect to.",
          "\"192.0.2.7:7071\"", "`listen`; if that is everywhere, where the market sees this node"},
-        {"gateway", peer(c.gateway),
+        {"gateway", listener(c.gateway),
          "This node's gateway: a node of its site with `relay = true`, by which those reach this "
          "one who cannot connect to it, such as when it is behind NAT (docs/sites.md). The name is "
          "looked up when the daemon starts.",
@@ -324,6 +325,11 @@ void Reading::add_place(Settings& all) {
         {"relay", boolean(c.relay),
          "This node is a gateway: it relays connections to nodes of its site that name it as "
          "theirs.",
+         "true"},
+        {"relay_out", boolean(c.relay_out),
+         "This gateway also connects to gateways of other sites, for nodes of its own site that "
+         "cannot do so themselves. They name the address, so they learn from here what answers at "
+         "it.",
          "true"},
         {"market", peer(c.market),
          "The market. Without this key DNS is asked when the daemon starts, but not with insecure "

@@ -31,8 +31,9 @@ struct Config {
     // host:port of the node by which those who do not reach this one do (docs/sites.md); empty:
     // none
     std::string gateway;
-    bool relay = false;  // this node is a gateway
-    std::string market;  // the market's host:port
+    bool relay = false;      // this node is a gateway
+    bool relay_out = false;  // that also asks gateways of other sites
+    std::string market;      // the market's host:port
     std::string socket = "/run/souk/agentd.sock";
     std::string state = "/var/lib/souk/agentd";
     std::string user = "_souk-agent";  // whom it becomes (agentd/root/own_user.hpp)

@@ -14,7 +14,7 @@ namespace souk {
 namespace {
 
 constexpr Nanos first_bytes_limit = Nanos::from_s(5), look_every = Nanos::from_s(1);
-constexpr Nanos idle_limit = Nanos::from_s(3'600);
+constexpr Nanos idle_limit = Nanos::from_s(86'400), half_over_limit = Nanos::from_s(60);
 constexpr int mark_bytes = 4;  // tell a pass from all else
 
 std::string host_of_peer(int socket) {
@@ -132,7 +132,8 @@ void Gateway::carry_out(const GatewayDesk::Outputs& out) {
                            wire::pack(wire::GatewayAnswer{answer.number, answer.pass, answer.why}));
     for (const auto& onward : out.onward)
         fetching_[onward.link] = links_.ask(
-            onward.gateway, onward.node, false, [this, link = onward.link](Result<Fd> socket) {
+            onward.gateway, onward.node, false,
+            [this, link = onward.link, at = onward.gateway](Result<Fd> socket) {
                 fetching_.erase(link);
                 GatewayDesk::Outputs next;
                 if (socket) {
@@ -140,7 +141,11 @@ void Gateway::carry_out(const GatewayDesk::Outputs& out) {
                     sockets_.emplace(number, std::move(*socket));
                     desk_.fetched(link, number, Loop::now(), next);
                 } else {
-                    desk_.not_fetched(link, as_asked(socket.error()), next);
+                    // Why it is not is not the asker's to know: he named the address.
+                    log_.limited("onward", Loop::now(), Level::info, "a gateway is not reached",
+                                 {{"at", at}, {"WHY", socket.error()}});
+                    desk_.not_fetched(link, {CauseCode::away, "that gateway does not bring it"},
+                                      next);
                 }
                 carry_out(next);
             });
@@ -184,7 +189,9 @@ void Gateway::tick() {
         desk_.look(Loop::now(), out);
         std::vector<uint64_t> idle;
         for (const auto& [link, relay] : relays_)
-            if (Loop::now() - relay->moved() >= idle_limit) idle.push_back(link);
+            if (Loop::now() - relay->moved() >=
+                (relay->is_half_over() ? half_over_limit : idle_limit))
+                idle.push_back(link);
         for (const uint64_t link : idle) relay_ended(link);
         carry_out(out);
         if (!relays_.empty() && !tick_.waiting()) tick();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agentd/core/gateway_pass.hpp"
+#include "kernel/base/fnv.hpp"
 
 namespace souk {
 namespace {
@@ -42,9 +43,36 @@ bool GatewayLinks::is_offered() const {
 
 // ---- connections
 
+GatewayLinks::Link::Link(uint64_t seed) : pause(gateway_pause_min, gateway_pause_max, seed) {}
+
 void GatewayLinks::need(const std::string& gateway) {
-    const auto [it, is_new] = links_.try_emplace(gateway);
-    if (is_new) connect(gateway);
+    // It differs from those of other nodes, which come back after the same break.
+    const uint64_t seed = fnv1a_64(node_) ^ static_cast<uint64_t>(Loop::now().ns);
+    const Link& link = links_.try_emplace(gateway, seed).first->second;
+    if (!link.channel && !link.connecting && !link.retry.waiting()) connect(gateway);
+}
+
+bool GatewayLinks::is_asked(const std::string& gateway) const {
+    return std::ranges::any_of(asks_, [&](const auto& a) { return a.second.through == gateway; });
+}
+
+// Another gateway can be asked. If there are too many, one goes that nobody asks now.
+bool GatewayLinks::make_room() {
+    if (links_.size() < gateways_max) return true;
+    const auto idle = std::ranges::find_if(links_, [&](const auto& one) {
+        return one.first != own_ && !one.second.connecting && !is_asked(one.first);
+    });
+    if (idle == links_.end()) return false;
+    links_.erase(idle);
+    return true;
+}
+
+void GatewayLinks::cut(const std::function<bool(const trust::Peer&)>& is_gone) {
+    std::vector<std::string> gone;
+    for (const auto& [gateway, link] : links_)
+        if (link.channel && link.channel->peer() && is_gone(*link.channel->peer()))
+            gone.push_back(gateway);
+    for (const std::string& gateway : gone) lost(gateway, "it may be no gateway any more");
 }
 
 void GatewayLinks::connect(const std::string& gateway) {
@@ -95,8 +123,12 @@ Status GatewayLinks::take(const std::string& gateway, Link& link, const wire::Fr
         return fail("the gateway says: " + text.text);
     }
     if (!link.welcomed) {
+        if (f.type != wire::frame::welcome) return fail("a gateway that does not greet");
         TRY_ASSIGN(const auto welcome, wire::unpack<wire::Welcome>(f.body));
         TRY(wire::check_version(welcome.version, welcome.program));
+        link.site = link.channel->peer() ? link.channel->peer()->site : "";
+        if (gateway == own_ && !link.site.empty())
+            return fail("this node's gateway is a node of site " + link.site);
         welcomed(gateway, link);
         return {};
     }
@@ -118,7 +150,6 @@ void GatewayLinks::welcomed(const std::string& gateway, Link& link) {
     link.welcomed = true;
     link.up_at = Loop::now();
     link.trouble.clear();
-    link.site = link.channel->peer() ? link.channel->peer()->site : "";
     if (gateway == own_) {
         (void)link.channel->send(wire::frame::gateway_offer, wire::pack(wire::GatewayOffer{}));
         log_.info("this node is reached through its gateway", {{"at", gateway}});
@@ -126,18 +157,22 @@ void GatewayLinks::welcomed(const std::string& gateway, Link& link) {
     std::vector<uint64_t> waiting;
     for (const auto& [number, ask] : asks_)
         if (ask.through == gateway && !ask.sent) waiting.push_back(number);
-    for (const uint64_t number : waiting) send(number, link);
+    // Whoever is told of a failure may ask again, and another link may go for that.
+    for (const uint64_t number : waiting)
+        if (const auto it = links_.find(gateway); it != links_.end()) send(number, it->second);
     rest(gateway);
 }
 
 // Ends the connection when nothing is asked any more.
 void GatewayLinks::rest(const std::string& gateway) {
-    if (gateway == own_) return;
-    links_.at(gateway).idle = loop_.after(rests_after, [this, gateway] {
-        const bool asks =
-            std::ranges::any_of(asks_, [&](const auto& a) { return a.second.through == gateway; });
-        if (asks) return rest(gateway);
-        loop_.defer([this, gateway] { links_.erase(gateway); });
+    const auto it = links_.find(gateway);
+    if (gateway == own_ || it == links_.end()) return;
+    it->second.idle = loop_.after(rests_after, [this, gateway] {
+        loop_.defer([this, gateway] {
+            if (!links_.contains(gateway)) return;
+            if (is_asked(gateway)) return rest(gateway);
+            links_.erase(gateway);
+        });
     });
 }
 
@@ -150,13 +185,17 @@ void GatewayLinks::lost(const std::string& gateway, const std::string& why) {
                      {{"at", gateway}, {"WHY", why}});
     link.trouble = why;
     if (std::exchange(link.welcomed, false) && Loop::now() - link.up_at >= gateway_stands)
-        link.pause = {};
+        link.pause.reset();
     link.channel.reset();
-    link.pause = std::clamp(Nanos{link.pause.ns * 2}, gateway_pause_min, gateway_pause_max);
     // Another one is tried again when it is asked again, and not at once.
-    link.retry = loop_.after(link.pause, [this, gateway] {
+    link.idle.cancel();
+    link.retry = loop_.after(link.pause.next(), [this, gateway] {
         if (gateway == own_) return connect(gateway);
-        loop_.defer([this, gateway] { links_.erase(gateway); });
+        loop_.defer([this, gateway] {
+            const auto idle = links_.find(gateway);
+            if (idle != links_.end() && !idle->second.channel && !idle->second.connecting)
+                links_.erase(idle);
+        });
     });
     std::vector<uint64_t> failed;
     for (const auto& [number, ask] : asks_)
@@ -169,8 +208,7 @@ void GatewayLinks::lost(const std::string& gateway, const std::string& why) {
 uint64_t GatewayLinks::ask(const std::string& gateway, const NodeName& node, bool onward,
                            Done done) {
     const uint64_t number = next_number_++;
-    const bool is_known = links_.contains(gateway);
-    const bool full = asks_.size() >= asks_max || (!is_known && links_.size() >= gateways_max);
+    const bool full = asks_.size() >= asks_max || (!links_.contains(gateway) && !make_room());
     Ask& ask = asks_[number];
     ask.gateway = ask.through = gateway;
     ask.node = node;

@@ -42,17 +42,21 @@ class GatewayLinks {
     // `done` is not called any more.
     void forget(uint64_t number) { asks_.erase(number); }
 
-    bool is_offered() const;  // this node's gateway has taken its offer
+    // Ends the connections to gateways that are so: a key that was revoked, a site that is no peer.
+    void cut(const std::function<bool(const trust::Peer&)>& is_gone);
+    bool is_offered() const;  // this node has a connection to its gateway
     const std::string& own() const { return own_; }
 
   private:
     struct Link {
+        explicit Link(uint64_t seed);
         Connect connecting;
         std::unique_ptr<wire::Channel> channel;
         bool welcomed = false;
         std::string site;  // of the gateway, as its certificate says
         Timer retry, idle;
-        Nanos pause, up_at;
+        RetryPause pause;
+        Nanos up_at;
         std::string trouble;
     };
     struct Ask {
@@ -77,6 +81,8 @@ class GatewayLinks {
     void end(uint64_t number, Result<Fd> result);
     void not_reached(uint64_t number, const std::string& why);
     void rest(const std::string& gateway);
+    bool make_room();
+    bool is_asked(const std::string& gateway) const;
     Result<Connect> begin_with(const std::string& gateway, const std::string& pass,
                                std::function<void(Result<Fd>)> done);
 

@@ -114,6 +114,7 @@ void HomeFiles::connect(const Key& key) {
 void HomeFiles::connected(const Key& key, Result<Fd> socket) {
     Link* const link = find(key);
     if (!link) return;
+    link->by_gateway = link->connecting.is_by_gateway();
     link->connecting.close();
     if (!socket) return lost(key, socket.error().message);
     (void)set_no_delay(socket->get());
@@ -189,8 +190,8 @@ void HomeFiles::lost(const Key& key, const std::string& why) {
     log_.limited("files " + key.first.text(), Loop::now(), Level::info,
                  "a job's files are not reached from its node",
                  {{"JOB", key.first.text()}, {"NODE", link->peer.node}, {"WHY", why}});
-    if (link->channel && !std::exchange(link->heard, false))
-        (void)own_.ways->failed(link->peer.address);
+    if (link->channel && !std::exchange(link->heard, false) && !link->channel->peer())
+        (void)own_.ways->failed(link->peer, link->by_gateway);
     if (!link->away.waiting())
         link->away = loop_.after(away_after, [this, key, why] { waits(key, why); });
     if (link->pump && Loop::now() - link->begun >= stood_after) link->pause = {};

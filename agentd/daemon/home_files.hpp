@@ -51,6 +51,7 @@ class HomeFiles {
         Nanos pause, begun;  // `begun`: when its pump was made
         bool own = false;    // the node has the files itself
         bool heard = false;  // that node has said something
+        bool by_gateway = false;
     };
     struct Job {
         uint32_t uid = 0, gid = 0;

@@ -107,6 +107,7 @@ void Peers::connect(const NodeName& node) {
 
 void Peers::connected(const NodeName& node, Result<Fd> socket) {
     Outgoing& o = outgoing_[node];
+    o.by_gateway = o.connecting.is_by_gateway();
     o.connecting.close();
     if (!socket) return lost(node, socket.error().message);
     (void)set_no_delay(socket->get());
@@ -175,7 +176,14 @@ void Peers::lost(const NodeName& node, const std::string& why) {
     Outgoing& o = outgoing_[node];
     log_.limited("lost " + node, Loop::now(), Level::notice, "a guest is not reached",
                  {{"NODE", node}, {"WHY", why}});
-    if (std::exchange(o.channel, nullptr) && !o.welcomed) (void)ways_.failed(o.address);
+    // Somebody else may have that address here: what waits goes by the gateway then.
+    const bool unknown = o.channel && !o.welcomed && !o.channel->peer();
+    const bool goes_on = unknown && ways_.failed({node, o.address}, o.by_gateway);
+    o.channel.reset();
+    if (goes_on) {
+        o.retry = loop_.after(Nanos{}, [this, node] { connect(node); });
+        return;
+    }
     if (std::exchange(o.welcomed, false) && Loop::now() - o.up_at >= peer_stands) o.pause = {};
     const auto waiting = std::exchange(o.waiting, {});
     o.pause = std::clamp(Nanos{o.pause.ns * 2}, peer_pause_min, peer_pause_max);
@@ -192,13 +200,13 @@ void Peers::lost(const NodeName& node, const std::string& why) {
 // ----------------------------------------------------------------------------------------- from
 // homes (incoming)
 
-void Peers::accepted(Fd socket) {
+void Peers::accept(Fd socket, const std::string& host) {
     const uint64_t number = next_number_++;
     auto in = std::make_unique<Incoming>();
     in->number = number;
     if (const auto from = Address::peer(socket.get())) in->from = from->text();
-    const Strangers::Taken taken =
-        strangers_.take(number, in->from.substr(0, in->from.rfind(':')), Loop::now());
+    const Strangers::Taken taken = strangers_.take(
+        number, host.empty() ? in->from.substr(0, in->from.rfind(':')) : host, Loop::now());
     if (taken.goes) incoming_closed(*taken.goes);
     if (!taken.in) return;  // closed: the peer tries again
     (void)set_no_delay(socket.get());
@@ -413,6 +421,7 @@ void Peers::know_sites(const std::string& own, std::set<std::string> peers) {
 
 template <class Gone>
 void Peers::end_all(const Gone& is_gone, const char* why) {
+    ways_.cut(is_gone);
     const auto gone = [&](const wire::Channel& channel) {
         return channel.peer() && is_gone(*channel.peer());
     };

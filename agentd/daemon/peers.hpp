@@ -94,7 +94,10 @@ class Peers {
     void serve(HomeOfPeers& home, GuestsOfPeers& guests, RemoteTools& tools);
 
     // A socket that somebody opened to this node.
-    void accepted(Fd socket);
+    void accepted(Fd socket) { accept(std::move(socket), ""); }
+    // The same, of a socket by which somebody is brought here: he has proven to the gateway who he
+    // is, and counts apart from those who come by themselves.
+    void brought(Fd socket) { accept(std::move(socket), "gateway"); }
     // Keeps a connection to that guest and sends the command when it takes it; `undelivered` if
     // none can be made, or too many wait for it.
     void command(const Peer& peer, const GuestCommand& command);
@@ -137,7 +140,7 @@ class Peers {
         std::string address;
         Way connecting;
         std::unique_ptr<wire::Channel> channel;
-        bool welcomed = false;
+        bool welcomed = false, by_gateway = false;
         uint32_t knows = 0;                // Welcome::knows
         std::deque<GuestCommand> waiting;  // for the connection, or for room in its queue
         Timer retry;
@@ -152,6 +155,7 @@ class Peers {
         std::string from;  // its address
     };
 
+    void accept(Fd socket, const std::string& host);
     bool deliver(const NodeName& node, Outgoing& to, const GuestCommand& command);
     void send_waiting(const NodeName& node);
     void connect(const NodeName& node);

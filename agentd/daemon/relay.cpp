@@ -17,10 +17,12 @@ constexpr size_t turn_bytes = 1 << 20;  // then others have their turn
 // A machine that is gone says nothing any more, so the kernel asks it.
 void watch_for_death(int socket) {
     const int on = 1, idle_s = 30, again_s = 10, times = 3;
+    const unsigned unheard_ms = 60'000;  // what is sent is taken within that, as at files
     (void)::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     (void)::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     (void)::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &again_s, sizeof again_s);
     (void)::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+    (void)::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &unheard_ms, sizeof unheard_ms);
 }
 
 // Bytes that the socket takes now; 0: none.

@@ -21,7 +21,7 @@ namespace souk {
 
 class Relay {
   public:
-    static constexpr size_t buffer_bytes = 256 << 10;
+    static constexpr size_t buffer_bytes = 64 << 10;
     // `buffer`: of so many bytes, for all relays of a loop; it outlives them. `ended` may drop this
     // object only later (Loop::defer).
     Relay(Loop& loop, Bytes& buffer, Fd one, Fd other, std::function<void()> ended);
@@ -30,6 +30,7 @@ class Relay {
 
     uint64_t bytes() const { return bytes_; }  // both ways
     Nanos moved() const { return moved_; }     // when something went last
+    bool is_half_over() const { return !ends_[0].says_more || !ends_[1].says_more; }
 
   private:
     struct End {

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "agentd/daemon/gateway_links.hpp"
 #include "kernel/sys/loop/loop.hpp"
@@ -28,6 +29,8 @@ class Way {
     ~Way() { close(); }
     explicit operator bool() const { return attempt_ != nullptr; }
     void close();
+    // Whether it has gone by the node's gateway. False after close().
+    bool is_by_gateway() const;
 
   private:
     friend class Ways;
@@ -45,18 +48,23 @@ class Ways {
     // Calls `done` once, not within this call: a connected socket, or why not. `limit` is that of
     // the way without a gateway. Errors: no address.
     Result<Way> connect(const Peer& peer, Nanos limit, std::function<void(Result<Fd>)> done);
-    // A connection to that address broke before whoever is there had proven that he is the node
-    // that was wanted. True: the next one goes by another way, so it may be made at once.
-    bool failed(const std::string& address);
+    // A connection to that node, made that way, broke before whoever is there had proven who he is.
+    // True: the next one goes by the gateway, so it may be made at once.
+    bool failed(const Peer& peer, bool by_gateway);
+    // Ends the connections to gateways that are so.
+    void cut(const std::function<bool(const trust::Peer&)>& is_gone) {
+        if (gateways_) gateways_->cut(is_gone);
+    }
 
   private:
     friend struct Way::Attempt;
-    bool goes_by_gateway(const std::string& address) const;
-    void leave_out(const std::string& address);
+    using Key = std::pair<NodeName, std::string>;  // a node, and its address
+    bool goes_by_gateway(const Key& to) const;
+    void leave_out(const Key& to);
 
     Loop& loop_;
     GatewayLinks* gateways_;
-    std::map<std::string, Nanos> left_out_;  // addresses, and until when their first way is
+    std::map<Key, Nanos> left_out_;  // until when the first way is not tried
 };
 
 }  // namespace souk

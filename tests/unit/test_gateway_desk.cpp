@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who a gateway brings to whom. Method: single stories, and thousands of random steps of nodes,
+// A gateway brings nodes together. Method: single stories, and thousands of random steps of nodes,
 // askers, strangers and time, after each of which every socket is held, closed or joined, once, and
 // no bound is passed.
 #include <algorithm>
@@ -82,7 +82,7 @@ START_TEST(a_node_that_is_called_and_who_asks_for_it_are_brought_together) {
     const auto asked = hall.ask(2, "n3");
     ck_assert(asked.answers.empty());
     ck_assert((asked.calls == std::vector<GatewayDesk::Call>{{1, pass(1, 'c')}}));
-    // Who asked has no pass yet, and the pass of the called node is not his.
+    // The asker has no pass yet, and the pass of the called node is not his.
     ck_assert(hall.come(9, pass(1, 'a')).closed == std::vector<uint64_t>{9});
     const auto here = hall.come(10, pass(1, 'c'));
     ck_assert((here.answers == std::vector<GatewayDesk::Answer>{{2, 1, pass(1, 'a'), {}}}));
@@ -144,8 +144,13 @@ START_TEST(a_node_of_another_site_neither_offers_itself_nor_has_others_asked) {
 END_TEST
 
 START_TEST(the_gateway_of_another_site_is_asked_for_a_node_of_this_one) {
-    Hall hall;
+    Hall shut;
+    shut.meet(1, "n1");
+    ck_assert(code(shut.ask(1, "uni:n3", {}, "192.0.2.1:7071")) == CauseCode::not_possible);
+    Hall hall({.onward = true});
     hall.meet(1, "n1");
+    ck_assert(code(hall.ask(1, "n3", {}, "192.0.2.1:7071")) == CauseCode::not_allowed);
+    hall.questions = 0;
     const auto out = hall.ask(1, "uni:n3", {}, "192.0.2.1:7071");
     ck_assert((out.onward == std::vector<GatewayDesk::Onward>{{1, "192.0.2.1:7071", "uni:n3"}}));
     // Its socket comes from there: nobody takes its place by a pass.
@@ -177,7 +182,7 @@ START_TEST(a_connection_that_ends_takes_along_what_is_begun_and_no_relay) {
     // The called node goes: who waits for it hears so, who has it does not need it.
     const auto lost = hall.leave(1);
     ck_assert(code(lost) == CauseCode::away && lost.closed.empty());
-    // Who asked goes: the node that has come for him is let go.
+    // The asker goes: the node that has come for him is let go.
     ck_assert(hall.leave(2).closed == std::vector<uint64_t>{110});
     ck_assert_uint_eq(hall.desk.figures().relays, 1);
     ck_assert_uint_eq(hall.desk.figures().links, 1);
@@ -222,6 +227,51 @@ START_TEST(nobody_fills_a_gateway_for_others) {
 }
 END_TEST
 
+START_TEST(one_site_does_not_take_a_node_from_another) {
+    Hall hall;
+    uint64_t socket = 1'000'000;
+    const auto fills = [&](uint64_t asker, const NodeName& node) {
+        size_t relays = 0;
+        for (Nanos now;; now = now + s(1)) {
+            const auto out = hall.ask(asker, node, now);
+            if (!out.answers.empty()) return relays;
+            const std::string number = pass(hall.questions, 'c');
+            (void)hall.come(++socket, number, now);
+            (void)hall.come(++socket, pass(hall.questions, 'a'), now);
+            ++relays;
+        }
+    };
+    hall.offer(1, "n1");
+    for (uint64_t n = 2; n <= 6; ++n) hall.offer(n, "n" + std::to_string(n));
+    for (uint64_t n = 10; n < 20; ++n) hall.meet(n, "lab:n" + std::to_string(n), "lab");
+    hall.meet(20, "uni:n1", "uni");
+    size_t of_lab = 0;
+    for (uint64_t n = 10; n < 20; ++n) of_lab += fills(n, "n1");
+    ck_assert_uint_eq(of_lab, 128);
+    ck_assert_uint_eq(fills(20, "n1"), 64);
+    ck_assert_uint_eq(fills(2, "n1"), 64);  // its own site has its part
+    for (uint64_t n = 10; n < 20; ++n)
+        for (uint64_t to = 2; to <= 6; ++to) of_lab += fills(n, "n" + std::to_string(to));
+    ck_assert_uint_eq(of_lab, 256);
+}
+END_TEST
+
+START_TEST(who_asks_too_often_waits_and_nobody_else) {
+    Hall hall;
+    hall.meet(1, "n1");
+    hall.meet(2, "n2");
+    const auto often = [&](uint64_t asker, Nanos now) {
+        size_t n = 0;
+        while (code(hall.ask(asker, "n9", now)) == CauseCode::away) ++n;
+        return n;
+    };
+    ck_assert_uint_eq(often(1, s(1)), 64);
+    ck_assert_uint_eq(often(1, s(2)), 16);
+    ck_assert_uint_eq(often(2, s(2)), 64);
+    ck_assert_uint_eq(often(1, s(100)), 64);
+}
+END_TEST
+
 START_TEST(a_key_that_counts_no_more_takes_its_relays_along) {
     Hall hall;
     hall.offer(1, "n3");
@@ -236,9 +286,15 @@ START_TEST(a_key_that_counts_no_more_takes_its_relays_along) {
 }
 END_TEST
 
+// Long: what may come, case by case.
 START_TEST(whatever_comes_no_socket_is_lost_and_no_bound_is_passed) {
-    constexpr GatewayDesk::Bounds bounds{
-        .all = 30, .site = 8, .asker = 6, .node = 9, .incomplete = 4, .connections = 16};
+    constexpr GatewayDesk::Bounds bounds{.all = 30,
+                                         .site = 8,
+                                         .asker = 6,
+                                         .node = 9,
+                                         .incomplete = 4,
+                                         .connections = 16,
+                                         .onward = true};
     for (uint64_t seed = 1; seed <= 300; ++seed) {
         Rng rng(seed);
         Hall hall(bounds);
@@ -285,7 +341,8 @@ START_TEST(whatever_comes_no_socket_is_lost_and_no_bound_is_passed) {
                 case 2:
                 case 3:
                     if (!met.empty())
-                        take(hall.ask(one(met), name, now, rng.chance(0.2) ? "g:1" : ""));
+                        take(rng.chance(0.2) ? hall.ask(one(met), "uni:" + name, now, "g:1")
+                                             : hall.ask(one(met), name, now));
                     break;
                 case 4:
                     if (!known.empty()) {
@@ -332,6 +389,7 @@ UNIT_SUITE(gateway_desk, a_node_that_is_called_and_who_asks_for_it_are_brought_t
            the_gateway_of_another_site_is_asked_for_a_node_of_this_one,
            a_connection_that_ends_takes_along_what_is_begun_and_no_relay,
            the_newest_connection_of_a_node_is_called, nobody_fills_a_gateway_for_others,
+           one_site_does_not_take_a_node_from_another, who_asks_too_often_waits_and_nobody_else,
            a_key_that_counts_no_more_takes_its_relays_along,
            whatever_comes_no_socket_is_lost_and_no_bound_is_passed);
 
