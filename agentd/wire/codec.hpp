@@ -39,7 +39,7 @@ Result<std::pair<JobId, Epoch>> job_named_in(FrameType type, std::string_view by
     X(source, files_begin, node, "files of a job that is here or that it sends")
 #define SOUK_RELAY_TO_AGENT(X)                                            \
     X(relay, gateway_offer, node, "itself, of this site, at its gateway") \
-    X(relay, gateway_ask, node, "a node that offers itself at this gateway")
+    X(relay, gateway_ask, node, "nodes at this gateway, or at others if relay_out")
 #define SOUK_OWNER_TO_AGENT(X) X(owner, ctl_request, none, "all that root may ask there")
 // clang-format on
 SOUK_WIRE_ALLOWED(home_to_agent, agent_words, SOUK_HOME_TO_AGENT)
