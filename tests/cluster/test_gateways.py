@@ -28,6 +28,14 @@ MASQUERADE = """table ip nat {
 }"""
 
 
+def figures(site, node):
+    """A gateway's figures of itself, by name."""
+    text = site.market.in_netns(node, lambda: urllib.request.urlopen(
+        "http://127.0.0.1:7078/metrics", timeout=LIMIT).read().decode())
+    return {name: float(value) for name, value in re.findall(
+        r"^souk_gateway_(\w+) (\S+)$", text, re.M)}
+
+
 class Everywhere(Wide):
     """Its nodes listen everywhere, also at the addresses that the nodes behind NAT have there."""
     def spread(self, hub):
@@ -75,11 +83,7 @@ class Behind(Wide):
             > self.heard.get(n, 0) for n in nodes))
 
     def figures(self):
-        """What its gateway says of itself, by name."""
-        text = self.market.in_netns("n3", lambda: urllib.request.urlopen(
-            "http://127.0.0.1:7078/metrics", timeout=LIMIT).read().decode())
-        return {name: float(value) for name, value in re.findall(
-            r"^souk_gateway_(\w+) (\S+)$", text, re.M)}
+        return figures(self, "n3")
 
     def count_offers(self):
         self.heard = {n: read_text(f"{self.market.run_dir}/{n}/log").count(
@@ -234,6 +238,43 @@ def test_a_gateway_dies_while_a_job_runs(idle):
     far.market.tool("pvdctl", "--node", "n2", "market", "on")
     goes_on(job)
     move(lab, job.id, "n1")
+    goes_on(job)
+    end(job)
+
+
+@pytest.fixture
+def shut_in(idle):
+    """The home lab:n1 cannot even connect to the gateway of far; lab:n2 is a gateway, too."""
+    lab, _, far = idle
+    paths = {node: f"{lab.market.run_dir}/{node}/agentd.conf" for node in ("n1", "n2")}
+    before = {node: read_text(path) for node, path in paths.items()}
+    more = {"n1": 'gateway = "192.0.2.101:7071"\n',
+            "n2": 'relay = true\nrelay_out = true\nmetrics = "127.0.0.1:7078"\n'}
+
+    def configure(text):
+        for node in ("n2", "n1"):
+            with open(paths[node], "w") as f:
+                f.write(text[node])
+            lab.market.kill_daemon(node)
+    wall = ("-n", lab.net("n1"), "route")
+    ip(*wall, "add", "blackhole", far.gateway.split(":")[0])
+    try:
+        configure({node: before[node] + more[node] for node in paths})
+        yield lab, far
+    finally:
+        ip(*wall, "del", "blackhole", far.gateway.split(":")[0])
+        configure(before)
+
+
+def test_a_home_that_cannot_dial_out_goes_by_two_gateways(shut_in):
+    lab, far = shut_in
+    until("lab:n1 is connected to its gateway", lambda: "is reached through its gateway" in
+          read_text(f"{lab.market.run_dir}/n1/log"))
+    job = begin(lab, "n2")
+    move(lab, job.id, "far:n2")
+    goes_on(job)
+    assert figures(lab, "n2")["relays"] > 0
+    move(lab, job.id, "n2")
     goes_on(job)
     end(job)
 
