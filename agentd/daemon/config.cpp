@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: the table of all keys.
 #include "agentd/daemon/config.hpp"
 
 #include <fcntl.h>
