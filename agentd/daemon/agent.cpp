@@ -98,7 +98,17 @@ Status Agent::begin(std::function<void()> on_ready) {
     if (const Status less = give_up_measuring(); !less)
         log_.notice("agentd may load programs into the kernel", {{"WHY", less.error()}});
     keep_shut_in(std::move(shut_in));
-    peers_ = std::make_unique<Peers>(loop_, log_, identity_.tls(), config_.node, config_.address);
+    gateways_ =
+        std::make_unique<GatewayLinks>(loop_, log_, identity_.tls(), config_.node, config_.gateway,
+                                       [this](Fd socket) { peers_->brought(std::move(socket)); });
+    ways_ = std::make_unique<Ways>(loop_, gateways_.get());
+    peers_ = std::make_unique<Peers>(loop_, log_, identity_.tls(), *ways_, config_.node,
+                                     config_.address);
+    if (config_.relay) {
+        gateway_ = std::make_unique<Gateway>(loop_, log_, *peers_, *gateways_,
+                                             GatewayDesk::Bounds{.onward = config_.relay_out});
+        peers_->relay_by(*gateway_);
+    }
     MarketListener& listener = *this;
     market_ = std::make_unique<MarketLink>(loop_, log_, identity_.tls(), config_.node,
                                            config_.address, config_.market, listener);
@@ -158,6 +168,7 @@ Status Agent::start() {
     tick_load();
     renewal_->start();
     use_->start();
+    gateways_->start();
     market_->start();
     return {};
 }
@@ -188,9 +199,13 @@ Status Agent::listen() {
     TRY_ASSIGN(const Address address, Address::resolve(config_.listen));
     auto tcp = listen_stream(address, 1024, 0600, listen_patience);
     if (!tcp) return wrap("listen on " + config_.listen, tcp.error());
-    TRY_ASSIGN(peers_listener_,
-               loop_.listen(
-                   std::move(*tcp), [this](Fd s) { peers_->accepted(std::move(s)); }, trouble));
+    TRY_ASSIGN(peers_listener_, loop_.listen(
+                                    std::move(*tcp),
+                                    [this](Fd s) {
+                                        if (gateway_) return gateway_->accepted(std::move(s));
+                                        peers_->accepted(std::move(s));
+                                    },
+                                    trouble));
     return {};
 }
 
@@ -290,7 +305,9 @@ void Agent::make_views() {
                                                               .home = *home_,
                                                               .guests = *guests_,
                                                               .offer = *offer_,
-                                                              .presence = *presence_});
+                                                              .presence = *presence_,
+                                                              .gateways = *gateways_,
+                                                              .gateway = gateway_.get()});
     views_ = std::make_unique<NodeViews>(config_, *market_, *home_, *guests_, *offer_, *figures_);
     tools_ = std::make_unique<ToolServer>(ToolServerParts{.loop = loop_,
                                                           .log = log_,

@@ -27,6 +27,7 @@
 #include "agentd/daemon/as_root.hpp"
 #include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
+#include "agentd/daemon/gateway.hpp"
 #include "agentd/daemon/guest_host.hpp"
 #include "agentd/daemon/home_shell.hpp"
 #include "agentd/daemon/ledger_mark.hpp"
@@ -99,7 +100,10 @@ class Agent final : private MarketListener, private GuestListener, private Offer
     std::unique_ptr<NodeShare> share_;  // null: this machine has no control groups
     LoadMeter load_{log_};              // measures the groups of the share
     std::optional<ShutIn> shut_in_;     // none: only a dump finds who is shut in
+    std::unique_ptr<GatewayLinks> gateways_;
+    std::unique_ptr<Ways> ways_;
     std::unique_ptr<Peers> peers_;
+    std::unique_ptr<Gateway> gateway_;  // null: this node is none
     std::unique_ptr<MarketLink> market_;
     std::unique_ptr<CertificateRenewal> renewal_;
     std::unique_ptr<LedgerMark> ledger_;

@@ -11,24 +11,32 @@ constexpr size_t slice_bytes = 1 << 20;
 }  // namespace
 
 BulkSender::BulkSender(Loop& loop, const BulkIdentity& own, const Peer& dest, Handlers handlers)
-    : loop_(loop), handlers_(std::make_shared<const Handlers>(std::move(handlers))) {
-    wire::Hello hello;
-    hello.role = wire::Role::image;
-    hello.node = own.node;
-    hello.address = own.address;
-    const auto connect = [&]() -> Status {
-        TRY_ASSIGN(const Address address, Address::parse(dest.address));
-        TRY_ASSIGN(connecting_,
-                   loop_.connect(address, connect_limit,
-                                 [this, hello, tls = own.tls, to = dest.node](Result<Fd> socket) {
-                                     connected(std::move(socket), hello,
-                                               wire::connector(tls, trust::node_roles, to));
-                                 }));
-        return {};
-    };
+    : loop_(loop),
+      handlers_(std::make_shared<const Handlers>(std::move(handlers))),
+      own_(own),
+      dest_(dest) {
     // The owner is in the middle of its own step: a failure is told after it.
     if (auto begun = connect(); !begun)
         again_ = loop_.after(Nanos{}, [this, why = begun.error().message] { end(why); });
+}
+
+Status BulkSender::connect() {
+    TRY_ASSIGN(connecting_, own_.ways->connect(dest_, connect_limit, [this](Result<Fd> socket) {
+        connected(std::move(socket));
+    }));
+    return {};
+}
+
+// Somebody else may have the destination's address in this network: then the way by its gateway is
+// tried, as nothing has been said yet.
+void BulkSender::broke(const std::string& why) {
+    if (channel_->peer() || heard_ || !own_.ways->failed(dest_, by_gateway_)) return end(why);
+    stall_.cancel();
+    writable_.close();
+    again_ = loop_.after(Nanos{}, [this] {
+        channel_.reset();
+        if (const Status begun = connect(); !begun) end(begun.error().message);
+    });
 }
 
 // The owner drops this object, and with it perhaps where `why` stands.
@@ -42,29 +50,33 @@ void BulkSender::expect(const char* otherwise) {
 }
 
 void BulkSender::begin(wire::FrameType first, std::string body) {
-    if (channel_)
-        (void)channel_->send(first, body);
-    else
-        first_ = {first, std::move(body)};
+    if (channel_) (void)channel_->send(first, body);
+    first_ = {first, std::move(body)};
 }
 
-void BulkSender::connected(Result<Fd> socket, const wire::Hello& hello,
-                           std::unique_ptr<wire::Transport> transport) {
+void BulkSender::connected(Result<Fd> socket) {
+    by_gateway_ = connecting_.is_by_gateway();
+    connecting_.close();
     if (!socket) return end(socket.error().message);
     (void)set_no_delay(socket->get());
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this](const wire::Frame& f) {
+        heard_ = true;
         const auto kept = handlers_;
         kept->frame(f);
     };
-    handlers.on_closed = [this](const Error& e) { end(e.message); };
+    handlers.on_closed = [this](const Error& e) { broke(e.message); };
     wire::ChannelOptions options;
     options.words = wire::agent_words;
     options.side = wire::Side::connector;
     auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options,
-                                       std::move(transport));
+                                       wire::connector(own_.tls, trust::node_roles, dest_.node));
     if (!channel) return end(channel.error().message);
     channel_ = std::move(*channel);
+    wire::Hello hello;
+    hello.role = wire::Role::image;
+    hello.node = own_.node;
+    hello.address = own_.address;
     (void)channel_->send(wire::frame::hello, wire::pack(hello));
     if (first_) (void)channel_->send(first_->first, first_->second);
     expect("the destination does not answer");

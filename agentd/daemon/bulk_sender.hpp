@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "agentd/core/messages.hpp"
+#include "agentd/daemon/ways.hpp"
 #include "agentd/wire/codec.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/channel.hpp"
@@ -21,11 +22,13 @@
 
 namespace souk {
 
-// The sender as its hello names it, with its certificate (null: there is none).
+// The sender as its hello names it, with its certificate (null: there is none), and how it
+// connects.
 struct BulkIdentity {
     NodeName node;
     std::string address;
-    wire::Tls* tls = nullptr;
+    wire::Tls* tls;
+    Ways* ways;
 };
 
 class BulkSender {
@@ -58,8 +61,9 @@ class BulkSender {
     static std::string refusal(const wire::Frame& frame);
 
   private:
-    void connected(Result<Fd> socket, const wire::Hello& hello,
-                   std::unique_ptr<wire::Transport> transport);
+    Status connect();
+    void connected(Result<Fd> socket);
+    void broke(const std::string& why);
     Status pump_some();
     void hear_last_words(const std::string& otherwise);
     void end(const std::string& why);
@@ -67,8 +71,12 @@ class BulkSender {
 
     Loop& loop_;
     std::shared_ptr<const Handlers> handlers_;  // one may drop this object while it runs
-    Connect connecting_;
-    std::optional<std::pair<wire::FrameType, std::string>> first_;  // until there is a connection
+    const BulkIdentity own_;
+    const Peer dest_;
+    Way connecting_;
+    std::optional<std::pair<wire::FrameType, std::string>> first_;  // what follows the hello
+    bool heard_ = false;       // the destination has said something
+    bool by_gateway_ = false;  // goes the connection
     std::unique_ptr<wire::Channel> channel_;
     Watch writable_;
     Timer stall_, again_;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: the table of all keys.
 #include "agentd/daemon/config.hpp"
 
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include "agentd/core/files_choice.hpp"
 #include "agentd/daemon/config_owner.hpp"
 #include "agentd/daemon/guest_users.hpp"
+#include "kernel/base/node_address.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/text.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -92,6 +94,7 @@ int64_t default_memory_mb(const Config& c) {
     return std::clamp<int64_t>(memory_mb / (2 * cpus), 16, 1'024);
 }
 
+// Long: key by key.
 Status check(Config& c, const ReadFile& read) {
     if (c.node.empty()) {
         char host[256] = {};
@@ -122,6 +125,12 @@ Status check(Config& c, const ReadFile& read) {
     if (c.address.empty()) {  // others take numbers only
         TRY_ASSIGN(const Address listen, Address::resolve(c.listen));
         c.address = listen.text();
+    }
+    if (!c.gateway.empty()) {
+        const auto gateway = Address::resolve(c.gateway);
+        if (!gateway) return wrap("gateway", gateway.error());
+        c.gateway = gateway->text();
+        c.address = NodeAddress{c.address, c.gateway}.text();
     }
     c.home.address = c.address;
     c.home.address_known = !everywhere(c.address);
@@ -309,6 +318,20 @@ void Reading::add_place(Settings& all) {
          "\"10s\""},
         {"address", address(c.address), "What other nodes are told to connect to.",
          "\"192.0.2.7:7071\"", "`listen`; if that is everywhere, where the market sees this node"},
+        {"gateway", listener(c.gateway),
+         "This node's gateway: a node of its site with `relay = true`, by which those reach this "
+         "one who cannot connect to it, such as when it is behind NAT (docs/sites.md). The name is "
+         "looked up when the daemon starts.",
+         "\"gateway.example.org:7071\"", "none: all others reach this node"},
+        {"relay", boolean(c.relay),
+         "This node is a gateway: it relays connections to nodes of its site that name it as "
+         "theirs.",
+         "true"},
+        {"relay_out", boolean(c.relay_out),
+         "This gateway also connects to gateways of other sites, for nodes of its own site that "
+         "cannot do so themselves. They name the address, so they learn from here what answers at "
+         "it.",
+         "true"},
         {"market", peer(c.market),
          "The market. Without this key DNS is asked when the daemon starts, but not with insecure "
          "= true.",

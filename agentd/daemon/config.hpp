@@ -27,8 +27,13 @@ struct Config {
     std::string metrics;                  // host:port of its figures; empty: none
     std::string status_file;              // how it is, for scripts; empty: none
     Nanos status_every = Nanos::from_s(5);
-    std::string address;  // what they are told; default: listen
-    std::string market;   // the market's host:port
+    std::string address;  // what they are told, a NodeAddress; default: listen
+    // host:port of the node by which those who do not reach this one do (docs/sites.md); empty:
+    // none
+    std::string gateway;
+    bool relay = false;      // this node is a gateway
+    bool relay_out = false;  // that also asks gateways of other sites
+    std::string market;      // the market's host:port
     std::string socket = "/run/souk/agentd.sock";
     std::string state = "/var/lib/souk/agentd";
     std::string user = "_souk-agent";  // whom it becomes (agentd/root/own_user.hpp)

@@ -106,7 +106,8 @@ void GuestMoves::make_precopy() {
         p_.peers.answer_image(number, r);
     };
     precopy_ = std::make_unique<PrecopyLinks>(
-        p_.loop, BulkIdentity{p_.config.node, p_.config.address, p_.tls}, std::move(h));
+        p_.loop, BulkIdentity{p_.config.node, p_.config.address, p_.tls, &p_.peers.ways()},
+        std::move(h));
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -237,7 +238,8 @@ void GuestMoves::make_transfers() {
         p_.peers.answer_image(number, r);
     };
     transfers_ = std::make_unique<Transfers>(
-        p_.loop, BulkIdentity{p_.config.node, p_.config.address, p_.tls}, std::move(transfers));
+        p_.loop, BulkIdentity{p_.config.node, p_.config.address, p_.tls, &p_.peers.ways()},
+        std::move(transfers));
 }
 
 void GuestMoves::want_pages(const GuestKey& key, bool restored, uint64_t put,

@@ -104,11 +104,9 @@ void HomeFiles::want(Job& job, const Key& key, const Peer& peer) {
 void HomeFiles::connect(const Key& key) {
     Link* const link = find(key);
     if (!link) return;
-    auto address = Address::parse(link->peer.address);
-    if (!address) return lost(key, address.error().message);
-    auto connecting = loop_.connect(*address, home_connect_limit, [this, key](Result<Fd> socket) {
-        connected(key, std::move(socket));
-    });
+    auto connecting =
+        own_.ways->connect(link->peer, home_connect_limit,
+                           [this, key](Result<Fd> socket) { connected(key, std::move(socket)); });
     if (!connecting) return lost(key, connecting.error().message);
     link->connecting = std::move(*connecting);
 }
@@ -116,6 +114,7 @@ void HomeFiles::connect(const Key& key) {
 void HomeFiles::connected(const Key& key, Result<Fd> socket) {
     Link* const link = find(key);
     if (!link) return;
+    link->by_gateway = link->connecting.is_by_gateway();
     link->connecting.close();
     if (!socket) return lost(key, socket.error().message);
     (void)set_no_delay(socket->get());
@@ -141,7 +140,9 @@ void HomeFiles::connected(const Key& key, Result<Fd> socket) {
 
 void HomeFiles::heard(const Key& key, const wire::Frame& f) {
     Link* const link = find(key);
-    if (!link || f.type == wire::frame::welcome) return;
+    if (!link) return;
+    link->heard = true;
+    if (f.type == wire::frame::welcome) return;
     if (f.type != wire::frame::image_result) return lost(key, BulkSender::refusal(f));
     if (const auto result = wire::unpack<wire::ImageResult>(f.body); result && !result->ok) {
         link->own = true;
@@ -189,6 +190,8 @@ void HomeFiles::lost(const Key& key, const std::string& why) {
     log_.limited("files " + key.first.text(), Loop::now(), Level::info,
                  "a job's files are not reached from its node",
                  {{"JOB", key.first.text()}, {"NODE", link->peer.node}, {"WHY", why}});
+    if (link->channel && !std::exchange(link->heard, false) && !link->channel->peer())
+        (void)own_.ways->failed(link->peer, link->by_gateway);
     if (!link->away.waiting())
         link->away = loop_.after(away_after, [this, key, why] { waits(key, why); });
     if (link->pump && Loop::now() - link->begun >= stood_after) link->pause = {};

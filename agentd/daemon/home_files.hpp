@@ -43,13 +43,15 @@ class HomeFiles {
   private:
     struct Link {
         Peer peer;
-        Connect connecting;
+        Way connecting;
         std::unique_ptr<wire::Channel> channel;
         std::unique_ptr<FilesPump> pump;
         files::RequestCount requests;
         Timer retry, away;
         Nanos pause, begun;  // `begun`: when its pump was made
         bool own = false;    // the node has the files itself
+        bool heard = false;  // that node has said something
+        bool by_gateway = false;
     };
     struct Job {
         uint32_t uid = 0, gid = 0;

@@ -71,7 +71,8 @@ Status HomeShell::open(GuestHost& guests) {
                           [this](std::function<void()> fn) { p_.commits.then(std::move(fn)); },
                           files_starter(p_.root)});
     files_ = std::make_unique<HomeFiles>(
-        p_.loop, p_.log, files_starter(p_.root), BulkIdentity{config.node, config.address, p_.tls},
+        p_.loop, p_.log, files_starter(p_.root),
+        BulkIdentity{config.node, config.address, p_.tls, &p_.peers.ways()},
         config.state + "/files", [this](const JobId& id, const FilesUse& use) {
             step([&](Home& h, home::Outputs& out) { h.files_used(id, use, Loop::now(), out); });
         });

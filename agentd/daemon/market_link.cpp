@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernel/base/node_address.hpp"
 #include "kernel/base/release.hpp"
 #include "kernel/base/version.hpp"
 #include "kernel/sys/host/log.hpp"
@@ -59,10 +60,21 @@ void MarketLink::connect() {
     connecting_ = std::move(*connecting);
 }
 
+// Behind a gateway the market may see this node where nobody reaches it: those in its own network
+// reach it where it connects from.
+std::string MarketLink::told_address(const Fd& socket) const {
+    const NodeAddress own = NodeAddress::parted(own_address_);
+    const auto local = Address::local(socket.get());
+    if (own.gateway.empty() || !own.is_everywhere() || !local) return own_address_;
+    const std::string text = local->text();
+    return own.at_host(text.substr(0, text.rfind(':'))).text();
+}
+
 void MarketLink::connected(Result<Fd> socket) {
     connecting_.close();
     if (!socket) return lost(socket.error().message);
     (void)set_no_delay(socket->get());
+    const std::string address = told_address(*socket);
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this](const wire::Frame& f) {
         const bool ends = !welcomed_ || f.type == wire::frame::error_text;
@@ -89,7 +101,7 @@ void MarketLink::connected(Result<Fd> socket) {
     wire::Hello hello;
     hello.role = wire::Role::agent;
     hello.node = node_;
-    hello.address = own_address_;
+    hello.address = address;
     hello.answers = true;
     hello.tickets = hello.sites = true;
     (void)channel_->send(wire::frame::hello, wire::pack(hello));

@@ -70,6 +70,7 @@ class MarketLink {
     };
     void connect();
     void connected(Result<Fd> socket);
+    std::string told_address(const Fd& socket) const;
     Status frame(const wire::Frame& f);
     void lost(const std::string& why);
     bool may_ask(uint32_t uid) const;

@@ -99,7 +99,40 @@ std::vector<Metric> NodeFigures::metrics() const {
                             *pressure / 1e3));
     for (Metric& m : p_.presence.history().metrics()) all.push_back(std::move(m));
     for (Metric& m : guest_metrics()) all.push_back(std::move(m));
+    for (Metric& m : gateway_metrics()) all.push_back(std::move(m));
     return all;
+}
+
+std::vector<Metric> NodeFigures::gateway_metrics() const {
+    std::vector<Metric> all;
+    if (!p_.gateways.own().empty())
+        all.push_back(gauge("souk_node_gateway_connected",
+                            "1 while it has a connection to its gateway.",
+                            p_.gateways.is_offered() ? 1 : 0));
+    if (!p_.gateway) return all;
+    const Gateway::Figures f = p_.gateway->figures();
+    all.push_back(gauge("souk_gateway_nodes", "Nodes that are reached by this gateway now.",
+                        static_cast<double>(f.desk.offers)));
+    all.push_back(gauge("souk_gateway_relays", "Connections that it relays now.",
+                        static_cast<double>(f.desk.relays)));
+    all.push_back(counter("souk_gateway_relayed_total", "Connections that it has relayed.",
+                          static_cast<double>(f.desk.relayed)));
+    all.push_back(counter("souk_gateway_refused_total", "Connections that it has not.",
+                          static_cast<double>(f.desk.refused)));
+    all.push_back(counter("souk_gateway_relayed_bytes_total",
+                          "Bytes that it has relayed, both ways.", static_cast<double>(f.bytes)));
+    return all;
+}
+
+void NodeFigures::add_gateway(JsonWriter& j) const {
+    if (!p_.gateways.own().empty())
+        j.field("gateway", p_.gateways.own()).field("gateway_connected", p_.gateways.is_offered());
+    if (!p_.gateway) return;
+    const Gateway::Figures f = p_.gateway->figures();
+    j.field("relayed_nodes", f.desk.offers)
+        .field("relays", f.desk.relays)
+        .field("relayed", f.desk.relayed)
+        .field("relayed_bytes", f.bytes);
 }
 
 std::vector<StatusLine> NodeFigures::status_lines() const {

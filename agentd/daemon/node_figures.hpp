@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agentd/daemon/config.hpp"
+#include "agentd/daemon/gateway.hpp"
 #include "agentd/daemon/home_shell.hpp"
 #include "agentd/daemon/load_meter.hpp"
 #include "agentd/daemon/owner_presence.hpp"
@@ -28,6 +29,8 @@ struct NodeFiguresParts {
     const GuestHost& guests;
     const OwnerOffer& offer;
     const OwnerPresence& presence;
+    const GatewayLinks& gateways;
+    const Gateway* gateway;  // null: this node is none
 };
 
 class NodeFigures {
@@ -37,10 +40,13 @@ class NodeFigures {
     Status open();
     // Shows the job's newest copy here. An error: no copy of it runs here.
     Result<std::string> guest_load_json(const JobId& id) const;
+    // Adds this node's gateway, and what it relays as one, to an answer.
+    void add_gateway(JsonWriter& j) const;
 
   private:
     std::vector<Metric> metrics() const;
     std::vector<Metric> guest_metrics() const;
+    std::vector<Metric> gateway_metrics() const;
     std::vector<StatusLine> status_lines() const;
 
     NodeFiguresParts p_;

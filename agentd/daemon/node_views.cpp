@@ -216,6 +216,7 @@ wire::CtlReply NodeViews::status() const {
         .field("load_source", r.load_source)
         .field("criu", r.machine.criu)
         .field("sends_ahead", guests_.sends_ahead());
+    figures_.add_gateway(j);
     wire::CtlReply reply;
     reply.ok = true;
     reply.json = j.end_object().take();

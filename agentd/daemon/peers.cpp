@@ -39,8 +39,13 @@ bool may_wait(const std::deque<GuestCommand>& waiting, const GuestCommand& comma
 
 }  // namespace
 
-Peers::Peers(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string address)
-    : loop_(loop), log_(log), tls_(tls), node_(std::move(node)), address_(std::move(address)) {}
+Peers::Peers(Loop& loop, Log& log, wire::Tls* tls, Ways& ways, NodeName node, std::string address)
+    : loop_(loop),
+      log_(log),
+      tls_(tls),
+      ways_(ways),
+      node_(std::move(node)),
+      address_(std::move(address)) {}
 
 void Peers::serve(HomeOfPeers& home, GuestsOfPeers& guests, RemoteTools& tools) {
     home_ = &home;
@@ -93,17 +98,16 @@ bool Peers::deliver(const NodeName& node, Outgoing& to, const GuestCommand& comm
 
 void Peers::connect(const NodeName& node) {
     Outgoing& o = outgoing_[node];
-    auto address = Address::parse(o.address);
-    if (!address) return lost(node, address.error().message);
-    auto connecting = loop_.connect(*address, peer_connect_limit, [this, node](Result<Fd> socket) {
-        connected(node, std::move(socket));
-    });
+    auto connecting =
+        ways_.connect({node, o.address}, peer_connect_limit,
+                      [this, node](Result<Fd> socket) { connected(node, std::move(socket)); });
     if (!connecting) return lost(node, connecting.error().message);
     o.connecting = std::move(*connecting);
 }
 
 void Peers::connected(const NodeName& node, Result<Fd> socket) {
     Outgoing& o = outgoing_[node];
+    o.by_gateway = o.connecting.is_by_gateway();
     o.connecting.close();
     if (!socket) return lost(node, socket.error().message);
     (void)set_no_delay(socket->get());
@@ -172,7 +176,14 @@ void Peers::lost(const NodeName& node, const std::string& why) {
     Outgoing& o = outgoing_[node];
     log_.limited("lost " + node, Loop::now(), Level::notice, "a guest is not reached",
                  {{"NODE", node}, {"WHY", why}});
+    // Somebody else may have that address here: what waits goes by the gateway then.
+    const bool unknown = o.channel && !o.welcomed && !o.channel->peer();
+    const bool goes_on = unknown && ways_.failed({node, o.address}, o.by_gateway);
     o.channel.reset();
+    if (goes_on) {
+        o.retry = loop_.after(Nanos{}, [this, node] { connect(node); });
+        return;
+    }
     if (std::exchange(o.welcomed, false) && Loop::now() - o.up_at >= peer_stands) o.pause = {};
     const auto waiting = std::exchange(o.waiting, {});
     o.pause = std::clamp(Nanos{o.pause.ns * 2}, peer_pause_min, peer_pause_max);
@@ -189,13 +200,13 @@ void Peers::lost(const NodeName& node, const std::string& why) {
 // ----------------------------------------------------------------------------------------- from
 // homes (incoming)
 
-void Peers::accepted(Fd socket) {
+void Peers::accept(Fd socket, const std::string& host) {
     const uint64_t number = next_number_++;
     auto in = std::make_unique<Incoming>();
     in->number = number;
     if (const auto from = Address::peer(socket.get())) in->from = from->text();
-    const Strangers::Taken taken =
-        strangers_.take(number, in->from.substr(0, in->from.rfind(':')), Loop::now());
+    const Strangers::Taken taken = strangers_.take(
+        number, host.empty() ? in->from.substr(0, in->from.rfind(':')) : host, Loop::now());
     if (taken.goes) incoming_closed(*taken.goes);
     if (!taken.in) return;  // closed: the peer tries again
     (void)set_no_delay(socket.get());
@@ -237,8 +248,10 @@ Status Peers::may_greet(const Incoming& in, const wire::Hello& hello, const Node
         return fail(CauseCode::not_allowed, "nodes join at the market");
     // Its own jobs need no ticket, and their commands come over no connection; a checkpoint of one
     // that runs at its home does.
-    if (name == node_ && hello.role != wire::Role::image)
+    if (name == node_ && hello.role == wire::Role::agent)
         return fail(CauseCode::not_allowed, "the peer says it is this node");
+    const bool relays = hello.role == wire::Role::relay;
+    if (relays && !gateway_) return fail(CauseCode::not_possible, node_ + " is no gateway");
     if (!tls_) return {};
     const trust::Peer* const peer = in.channel->peer();
     if (!peer) return fail(CauseCode::not_allowed, "a peer without a certificate");
@@ -249,11 +262,13 @@ Status Peers::may_greet(const Incoming& in, const wire::Hello& hello, const Node
     const bool commands = hello.role == wire::Role::agent;
     const trust::Roles roles = peer->subject.roles;
     if (commands ? !wire::role_to_agent(roles, wire::frame::guest_command)
+        : relays ? !wire::role_as_relay(roles, wire::frame::gateway_ask)
                  : !wire::role_as_source(roles, wire::frame::image_begin))
         return fail(CauseCode::not_allowed, name + " may not do that: its certificate is of a " +
                                                 trust::text_of(peer->subject.roles));
-    const auto old = incoming_.find(name);
-    if (commands && old != incoming_.end() && old->second->channel->peer() &&
+    const auto& same = relays ? relays_ : incoming_;
+    const auto old = same.find(name);
+    if ((commands || relays) && old != same.end() && old->second->channel->peer() &&
         old->second->channel->peer()->key != peer->key)
         return fail(CauseCode::not_possible, name + " is connected already, with another key");
     return {};
@@ -310,12 +325,21 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
     if (hello->role != wire::Role::agent &&
         std::ranges::count_if(connections_, is_its) >= node_connections_max)
         return refuse({CauseCode::too_many, "too many connections of " + name});
+    if (hello->role == wire::Role::relay) {
+        // The newest connection of a node counts, as of a home.
+        if (const auto old = relays_.find(name); old != relays_.end())
+            incoming_closed(old->second->number);
+        if (const Status up = gateway_->relay_up(in.number, name, site); !up)
+            return refuse(up.error());
+        relays_[name] = &in;
+    }
     in.role = hello->role;
     in.node = name;
     in.site = site;
     strangers_.gone(in.number);
     in.channel->allow(tool                           ? wire::owner_to_agent
                       : in.role == wire::Role::agent ? wire::home_to_agent
+                      : in.role == wire::Role::relay ? wire::relay_to_agent
                                                      : wire::source_to_agent);
     wire::Welcome welcome{wire::protocol_version, node_, {}, true};
     welcome.knows = knows_local_paths | knows_files_snapshot | knows_own_tmp | knows_home_locks;
@@ -334,15 +358,18 @@ void Peers::incoming_frame(Incoming& in, const wire::Frame& frame) {
     const uint64_t number = in.number;
     const NodeName node = in.node;
     const auto take = [&](const wire::Frame& f) {
-        return in.role == wire::Role::agent  ? guests_->from_home(node, f)
-               : in.role == wire::Role::tool ? from_tool(in, f)
-                                             : guests_->from_image(number, node, f);
+        return in.role == wire::Role::agent   ? guests_->from_home(node, f)
+               : in.role == wire::Role::tool  ? from_tool(in, f)
+               : in.role == wire::Role::relay ? gateway_->from_relay(number, f)
+                                              : guests_->from_image(number, node, f);
     };
     const auto take_from_site = [&]() -> Status {
         TRY_ASSIGN(const std::string body, heard_frame(frame, in.site, own_site_));
         return take({frame.type, body});
     };
-    const Status taken = in.site.empty() ? take(frame) : take_from_site();
+    // A name that a gateway is asked for is one of its own site, whoever asks.
+    const bool plain = in.site.empty() || in.role == wire::Role::relay;
+    const Status taken = plain ? take(frame) : take_from_site();
     if (taken) return;
     if (in.role == wire::Role::agent && is_left_out(node, frame, taken.error())) return;
     log_.limited("peer", Loop::now(), Level::warning, "a connection was closed",
@@ -364,6 +391,11 @@ void Peers::incoming_closed(uint64_t number) {
         guests_->home_down(in->node);
     }
     if (in->role == wire::Role::image) guests_->image_closed(number);
+    if (const auto relay = relays_.find(in->node);
+        relay != relays_.end() && relay->second == in.get()) {
+        relays_.erase(relay);
+        gateway_->relay_down(number);
+    }
 }
 
 std::string Peers::realm_of(const NodeName& home) const {
@@ -389,6 +421,7 @@ void Peers::know_sites(const std::string& own, std::set<std::string> peers) {
 
 template <class Gone>
 void Peers::end_all(const Gone& is_gone, const char* why) {
+    ways_.cut(is_gone);
     const auto gone = [&](const wire::Channel& channel) {
         return channel.peer() && is_gone(*channel.peer());
     };
@@ -396,6 +429,7 @@ void Peers::end_all(const Gone& is_gone, const char* why) {
     for (const auto& [number, in] : connections_)
         if (gone(*in->channel)) homes.push_back(number);
     for (const uint64_t number : homes) {
+        if (gateway_) gateway_->relay_cut(number);
         if (const auto it = connections_.find(number); it != connections_.end())
             it->second->channel->refuse(why);
         incoming_closed(number);

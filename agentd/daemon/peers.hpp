@@ -23,6 +23,7 @@
 #include <string>
 
 #include "agentd/core/messages.hpp"
+#include "agentd/daemon/ways.hpp"
 #include "agentd/wire/codec.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
@@ -70,15 +71,33 @@ class RemoteTools {
                                 wire::CtlRequest request) = 0;
 };
 
+// This node as a gateway hears by this from the nodes that are connected to it (role `relay`).
+class GatewayOfPeers {
+  public:
+    virtual ~GatewayOfPeers() = default;
+    // `site`: empty for this one. Errors: too many are connected.
+    virtual Status relay_up(uint64_t connection, const NodeName& name, const std::string& site) = 0;
+    virtual void relay_down(uint64_t connection) = 0;
+    // Its key counts no more; relay_down follows.
+    virtual void relay_cut(uint64_t connection) = 0;
+    virtual Status from_relay(uint64_t connection, const wire::Frame& frame) = 0;
+};
+
 class Peers {
   public:
     // `tls` null: without certificates.
-    Peers(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string address);
+    Peers(Loop& loop, Log& log, wire::Tls* tls, Ways& ways, NodeName node, std::string address);
+    // To be called before the first connection is taken, at a gateway.
+    void relay_by(GatewayOfPeers& gateway) { gateway_ = &gateway; }
+    Ways& ways() const { return ways_; }
     // Names who hears from other nodes. To be called before the first connection is made or taken.
     void serve(HomeOfPeers& home, GuestsOfPeers& guests, RemoteTools& tools);
 
     // A socket that somebody opened to this node.
-    void accepted(Fd socket);
+    void accepted(Fd socket) { accept(std::move(socket), ""); }
+    // The same, of a socket by which somebody is brought here: he has proven to the gateway who he
+    // is, and counts apart from those who come by themselves.
+    void brought(Fd socket) { accept(std::move(socket), "gateway"); }
     // Keeps a connection to that guest and sends the command when it takes it; `undelivered` if
     // none can be made, or too many wait for it.
     void command(const Peer& peer, const GuestCommand& command);
@@ -119,9 +138,9 @@ class Peers {
   private:
     struct Outgoing {
         std::string address;
-        Connect connecting;
+        Way connecting;
         std::unique_ptr<wire::Channel> channel;
-        bool welcomed = false;
+        bool welcomed = false, by_gateway = false;
         uint32_t knows = 0;                // Welcome::knows
         std::deque<GuestCommand> waiting;  // for the connection, or for room in its queue
         Timer retry;
@@ -136,6 +155,7 @@ class Peers {
         std::string from;  // its address
     };
 
+    void accept(Fd socket, const std::string& host);
     bool deliver(const NodeName& node, Outgoing& to, const GuestCommand& command);
     void send_waiting(const NodeName& node);
     void connect(const NodeName& node);
@@ -156,14 +176,17 @@ class Peers {
     Loop& loop_;
     Log& log_;
     wire::Tls* tls_;
+    Ways& ways_;
     NodeName node_;
     std::string address_, own_site_;
     HomeOfPeers* home_ = nullptr;
     GuestsOfPeers* guests_ = nullptr;
     RemoteTools* tools_ = nullptr;
+    GatewayOfPeers* gateway_ = nullptr;  // null: this node is none
     std::map<NodeName, Outgoing> outgoing_;
     std::map<uint64_t, std::unique_ptr<Incoming>> connections_;
     std::map<NodeName, Incoming*> incoming_;  // the newest of each home
+    std::map<NodeName, Incoming*> relays_;    // and of each node at this gateway
     Strangers strangers_{{}};
     uint64_t next_number_ = 1;
 };

@@ -37,12 +37,17 @@ Result<std::pair<JobId, Epoch>> job_named_in(FrameType type, std::string_view by
     X(source, image_begin, node, "an image of which a ticket names it as the source") \
     X(source, precopy_begin, node, "the same, before its job stops")                  \
     X(source, files_begin, node, "files of a job that is here or that it sends")
+#define SOUK_RELAY_TO_AGENT(X)                                            \
+    X(relay, gateway_offer, node, "itself, of this site, at its gateway") \
+    X(relay, gateway_ask, node, "nodes at this gateway, or at others if relay_out")
 #define SOUK_OWNER_TO_AGENT(X) X(owner, ctl_request, none, "all that root may ask there")
 // clang-format on
 SOUK_WIRE_ALLOWED(home_to_agent, agent_words, SOUK_HOME_TO_AGENT)
 SOUK_WIRE_ALLOWED(source_to_agent, agent_words, SOUK_SOURCE_TO_AGENT)
 SOUK_WIRE_HAS_ROLE(role_to_agent, SOUK_HOME_TO_AGENT)
 SOUK_WIRE_HAS_ROLE(role_as_source, SOUK_SOURCE_TO_AGENT)
+SOUK_WIRE_ALLOWED(relay_to_agent, agent_words, SOUK_RELAY_TO_AGENT)
+SOUK_WIRE_HAS_ROLE(role_as_relay, SOUK_RELAY_TO_AGENT)
 SOUK_WIRE_ALLOWED(owner_to_agent, agent_words, SOUK_OWNER_TO_AGENT)
 
 }  // namespace souk::wire

@@ -59,6 +59,22 @@ SOUK_FIELDS(wire::PrecopyBegin,  //
             field("sender", &wire::PrecopyBegin::sender, rule::node),
             field("bytes", &wire::PrecopyBegin::bytes, rule::count));
 
+SOUK_FIELDS(wire::GatewayOffer);
+
+SOUK_FIELDS(wire::GatewayAsk,  //
+            field("number", &wire::GatewayAsk::number),
+            field("node", &wire::GatewayAsk::node, rule::node),
+            field("onward", &wire::GatewayAsk::onward, rule::address));
+
+SOUK_FIELDS(wire::GatewayAnswer,  //
+            field("number", &wire::GatewayAnswer::number),
+            field("pass", &wire::GatewayAnswer::pass, rule::text(TextRule::line, 64)),
+            field("why", &wire::GatewayAnswer::why),
+            part("code", &wire::GatewayAnswer::why, &Cause::code, cause_rule));
+
+SOUK_FIELDS(wire::GatewayCall,
+            field("pass", &wire::GatewayCall::pass, rule::text(TextRule::line, 64)));
+
 SOUK_FIELDS(wire::FilesBegin, field("id", &wire::FilesBegin::id),
             field("epoch", &wire::FilesBegin::epoch, rule::count));
 

@@ -89,6 +89,33 @@ struct PagesState {
     std::vector<PageRange> wishes;
     bool operator==(const PagesState&) const = default;
 };
+// A node says this to its own gateway: others may be brought to it.
+struct GatewayOffer {
+    bool operator==(const GatewayOffer&) const = default;
+};
+// A node asks a gateway for a connection with a node of that gateway's site. `onward` is empty, or
+// the gateway of another site, which the asker cannot reach itself: then `node` has that site's
+// name before it.
+struct GatewayAsk {
+    uint64_t number = 0;
+    NodeName node;
+    std::string onward = {};
+    bool operator==(const GatewayAsk&) const = default;
+};
+// The gateway answers with the pass that the asker's connection begins with (gateway_pass.hpp), or
+// why there is none.
+struct GatewayAnswer {
+    uint64_t number = 0;
+    std::string pass;
+    Cause why = {};
+    bool operator==(const GatewayAnswer&) const = default;
+};
+// The gateway says this to a node: somebody wants to reach it, so it opens a connection back that
+// begins with this pass.
+struct GatewayCall {
+    std::string pass;
+    bool operator==(const GatewayCall&) const = default;
+};
 struct ImageResult {
     JobId id;
     Epoch epoch;
@@ -247,6 +274,11 @@ struct Exit {
     /* instead of image_begin: memory ahead of the job's image, unframed */                       \
     X(PrecopyBegin, precopy_begin, 67, small_bytes)                                               \
     X(FilesBegin, files_begin, 68, small_bytes)             /* home to guest: files, unframed */  \
+    /* on a connection of its own (role relay): a node and a gateway */                           \
+    X(GatewayOffer, gateway_offer, 72, small_bytes)         /* to its own gateway */              \
+    X(GatewayAsk, gateway_ask, 73, small_bytes)             /* to any gateway */                  \
+    X(GatewayAnswer, gateway_answer, 74, small_bytes)       /* gateway to asker */                \
+    X(GatewayCall, gateway_call, 75, small_bytes)           /* gateway to node */                 \
     /* srun and its home agentd, over a unix socket (the caller's identity is the kernel's word,  \
        SO_PEERCRED) */                                                                            \
     X(Submit, submit, 80, list_bytes)                                                             \

@@ -27,7 +27,7 @@ enum class TextRule : uint8_t {
     as_is,         // no rule, but no NUL
     node,          // the name of a node
     node_or_none,  // or nothing
-    address,       // host:port, or nothing
+    address,       // a NodeAddress, or nothing
     label,         // for people, given by a user: refused with control characters
     strategy,      // at most 31 characters, no quote
     bytes,         // any; too many are refused

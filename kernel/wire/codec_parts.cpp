@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernel/base/check.hpp"
+#include "kernel/base/node_address.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/text.hpp"
 
@@ -42,15 +43,21 @@ NodeName Check::node(const char* field, const char* name) {
 std::string Check::address(const char* field, const char* text) {
     const std::string_view all = text;
     if (all.empty()) return {};
-    const auto colon = all.rfind(':');
-    const bool printable =
-        std::all_of(all.begin(), all.end(), [](char c) { return c > ' ' && c < '\x7f'; });
-    if (printable && all.size() <= rule::name_bytes_max && colon != std::string_view::npos &&
-        colon > 0) {
-        const unsigned port = whole_number<unsigned>(all.substr(colon + 1)).value_or(0);
-        if (port > 0 && port < 65'536) return text;
+    const auto is_host_port = [](std::string_view one) {
+        const auto colon = one.rfind(':');
+        const bool printable =
+            std::all_of(one.begin(), one.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+        if (!printable || colon == std::string_view::npos || colon == 0) return false;
+        const unsigned port = whole_number<unsigned>(one.substr(colon + 1)).value_or(0);
+        return port > 0 && port < 65'536;
+    };
+    if (all.size() <= rule::name_bytes_max) {
+        const NodeAddress parts = NodeAddress::parted(all);
+        const bool sound =
+            is_host_port(parts.direct) && (parts.gateway.empty() || is_host_port(parts.gateway));
+        if (sound && parts.text() == all) return text;
     }
-    bad(field, "not an address: host:port is wanted");
+    bad(field, "not an address: host:port is wanted, or host:port via host:port");
     return {};
 }
 

@@ -10,7 +10,7 @@ namespace souk {
 // The version is the receiver's to judge: it answers an error that names both.
 SOUK_FIELDS(wire::Hello,  //
             field("magic", &wire::Hello::magic), field("version", &wire::Hello::version),
-            field("role", &wire::Hello::role, rule::one_of(wire::Role::agent, wire::Role::site)),
+            field("role", &wire::Hello::role, rule::one_of(wire::Role::agent, wire::Role::relay)),
             field("node", &wire::Hello::node, rule::node_or_none),
             field("address", &wire::Hello::address, rule::address),
             field("answers", &wire::Hello::answers), field("tickets", &wire::Hello::tickets),

@@ -27,14 +27,15 @@ inline constexpr size_t json_bytes_max = 1024 * 1024;  // in one answer
 // a list that is longer is answered in parts
 inline constexpr size_t json_part_bytes = 256 * 1024;
 
-enum class Role : uint8_t { agent = 1, tool, image, joiner, site };
+// relay: a node at a gateway
+enum class Role : uint8_t { agent = 1, tool, image, joiner, site, relay };
 
 struct Hello {
     uint32_t magic = hello_magic;
     uint32_t version = protocol_version;
     Role role = Role::tool;
     NodeName node;         // agent, image: who it is; joiner: who it wants to be
-    std::string address;   // agent: where its own agentd listens, host:port
+    std::string address;   // agent: where its own agentd listens, a NodeAddress
     bool answers = false;  // agent: the market may ask it (ctl_request); versions before that end
                            // the connection
     bool tickets = false;  // agent: it knows ticket_keys; older versions end the connection

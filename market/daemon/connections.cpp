@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "kernel/base/node_address.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/wire/either.hpp"
 
@@ -21,9 +22,8 @@ std::string host_of(const std::string& address) { return address.substr(0, addre
 }  // namespace
 
 std::string reachable(const std::string& address, const std::string& peer_host) {
-    const std::string host = host_of(address);
-    if (host != "0.0.0.0" && host != "[::]") return address;
-    return peer_host + address.substr(address.rfind(':'));
+    const NodeAddress own = NodeAddress::parted(address);
+    return own.is_everywhere() ? own.at_host(peer_host).text() : address;
 }
 
 Status make_directory(const std::string& path) {

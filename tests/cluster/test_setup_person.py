@@ -12,7 +12,8 @@ sys.path.append(os.path.join(os.path.dirname(__file__), "..", "tools"))
 from person import Person  # noqa: E402
 
 
-@pytest.mark.parametrize("kind,offered", [("node", ""), ("client", "on_market = false\n")])
+@pytest.mark.parametrize("kind,offered", [("node", ""), ("client", "on_market = false\n"),
+                                          ("gateway", "on_market = false\nrelay = true\n")])
 def test_a_person_is_asked_what_is_lacking_and_whether_it_may_be_done(market, tmp_path, kind,
                                                                       offered):
     secret = market.tool("souk", "token", "create", "typed-*").stdout.strip()

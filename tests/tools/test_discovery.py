@@ -102,7 +102,8 @@ def test_setup_with_all_it_needs_asks_nothing_and_says_first_what_it_does(place)
 
 
 def test_without_a_terminal_what_lacks_is_wrong_usage():
-    for words in (["setup"], ["setup", "node"], ["setup", "client"]):
+    for words in (["setup"], ["setup", "node"], ["setup", "client"],
+                  ["setup", "gateway"]):
         done = subprocess.run([f"{BIN}/souk", *words], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr

@@ -138,7 +138,8 @@ struct Guesting {
     Log log = no_log();
     FarEnd guest{loop, "n2", wire::agent_words};
     Guests heard;
-    Peers peers{loop, log, nullptr, "n1", "127.0.0.1:1"};
+    Ways ways{loop};
+    Peers peers{loop, log, nullptr, ways, "n1", "127.0.0.1:1"};
 
     Guesting() { peers.serve(heard, heard, heard); }
 };
@@ -159,8 +160,9 @@ struct ServedAtHome {
                          return fail("no server is started here");
                      },
                      [](const Pidfd&) {}};
+    Ways ways{loop};
     HomeFiles files{loop,     log,
-                    start,    {"n1", "127.0.0.1:1", nullptr},
+                    start,    {"n1", "127.0.0.1:1", nullptr, &ways},
                     dir.path, [this](const JobId&, const FilesUse& use) { waits = use.waits; }};
 
     ServedAtHome() {

@@ -62,7 +62,8 @@ START_TEST(locks_of_a_home_s_files_go_to_no_node_that_would_leave_them_behind) {
             dir.write("image", "bytes");
             Loop loop = open_loop();
             Destination destination(loop, knows);
-            Transfers transfers(loop, {"n1", "127.0.0.1:1"}, {});
+            Ways ways(loop);
+            Transfers transfers(loop, {"n1", "127.0.0.1:1", nullptr, &ways}, {});
             Transfers::Cargo cargo;
             cargo.image = std::move(dir.fd);
             cargo.home_locks = locks;

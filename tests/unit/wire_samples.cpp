@@ -21,7 +21,10 @@ struct Dice {
         return name;
     }
     NodeName node_or_none() { return flag() ? node() : NodeName(); }
-    std::string address() { return node() + ":" + std::to_string(rng.between(1, 65'535)); }
+    std::string address() {
+        const auto one = [&] { return node() + ":" + std::to_string(rng.between(1, 65'535)); };
+        return flag() ? one() : one() + " via " + one();
+    }
     std::string line(size_t n_max = 1024) {
         std::string text;
         for (uint64_t n = rng.below(flag() ? 20 : n_max + 1); n > 0; --n)
@@ -375,6 +378,10 @@ for (uint64_t i = r.below(4); i > 0; --i)
 return v;
 END SAMPLE(FilesBegin) return {d.id(), d.epoch()};
 END SAMPLE(PrecopyBegin) return {d.id(), d.epoch(), d.node(), d.counter()};
+END SAMPLE(GatewayOffer) return {};
+END SAMPLE(GatewayAsk) return {d.counter(), d.node(), d.flag() ? d.address() : ""};
+END SAMPLE(GatewayAnswer) return {d.counter(), d.line(64), d.cause()};
+END SAMPLE(GatewayCall) return {d.line(64)};
 END SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()};
 END SAMPLE(Submit) return {
     d.spec(),

@@ -65,6 +65,13 @@ void examine_agentd(const std::string& config, const std::string& renew, std::ve
                            revoked ? "souk setup node --join TOKEN, if the operator wants it back"
                                    : renew + ", if it is the certificate; else the market's "
                                              "machine must be reached"));
+    if (!node->contains("gateway")) return;
+    const std::string gateway = tools::field(*node, "gateway");
+    needs.push_back(advice(
+        "gateway", "others reach this node",
+        node->value("gateway_connected", false) ? "" : "not connected to " + gateway,
+        "connected to " + gateway,
+        "journalctl -u souk-agentd says why not; that node needs `relay = true` (docs/sites.md)"));
 }
 
 void examine_marketd(const std::string& config, const std::string& backups,

@@ -43,6 +43,8 @@ struct Words {
     bool as_json = false, no_restart = false;
     bool asked = false;   // a person answers: before anything is changed he is asked once more
     bool client = false;  // a node that is not offered
+    bool relay = false;   // a gateway
+    std::string gateway;  // of this node
 };
 
 // Restarts the daemon under systemd, so that it uses the change at once; jobs outlive their daemon.
@@ -203,6 +205,12 @@ Status setup_node(const Words& w) {
     if (known_market.empty()) more += "market = \"" + plan.market + "\"\n";
     if (known_name.empty() && !says(text, "files")) more += "files = \"auto\"\n";
     if (w.client && !says(text, "on_market")) more += "on_market = false\n";
+    if (w.relay && !says(text, "relay")) more += "relay = true\n";
+    if (!w.gateway.empty()) {
+        TRY(Address::check_host_port(w.gateway));
+        if (says(text, "gateway")) return fail(config + " names a gateway already");
+        more += "gateway = \"" + w.gateway + "\"\n";
+    }
     const Rewrite rewrite = secured(config, more);
     TRY(announce(w.asked, !w.no_restart,
                  {"make a key in " + plan.identity + ", and have the market at " + plan.market +
@@ -274,7 +282,8 @@ Status ask_and_set_up(Words w, std::string kind) {
         w.asked = true;
     }
     if (kind == "market") return setup_market(w);
-    w.client = kind == "client";
+    w.relay = kind == "gateway";
+    w.client = kind == "client" || w.relay;
     if (w.token.empty()) {
         w.asked = true;
         std::puts("On the market's machine this makes a token: souk token create NAME");
@@ -396,6 +405,10 @@ tools::CommandLine joining(const char* tool, const char* summary, Words& w, cons
     Rows rows = {text_row("join", w.token, "the token (souk token create); else it is asked for"),
                  text_row("market", w.market,
                           "HOST:PORT; default: that of agentd's configuration, or as DNS says")};
+    if (kind != std::string_view("gateway"))
+        rows.push_back(text_row("gateway", w.gateway,
+                                "HOST:PORT by which others reach this node, who cannot connect to "
+                                "it (none)"));
     const auto run = [&w, tool, kind] {
         if (w.token.empty() && !somebody_is_there())
             return complain_usage(tool, "--join is required");
@@ -440,11 +453,15 @@ tools::CommandLine setup_line(Words& w) {
                           .run = [&w] { return done(setup_addresses(w)); }},
                          joining("souk setup node", "join a market with a token", w, "node"),
                          joining("souk setup client", "join, and submit jobs alone: not offered", w,
-                                 "client")},
+                                 "client"),
+                         joining("souk setup gateway",
+                                 "join, and relay to nodes that others cannot connect to: not "
+                                 "offered",
+                                 w, "gateway")},
             .run = [&w] {
                 if (somebody_is_there()) return done(ask_and_set_up(w, ""));
                 return complain_usage("souk setup",
-                                      "setup needs market, node or client: there "
+                                      "setup needs market, node, client or gateway: there "
                                       "is no terminal to ask");
             }};
 }
