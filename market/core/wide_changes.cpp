@@ -4,9 +4,10 @@
 namespace souk::market {
 
 void WideChanges::look(Nanos now) {
-    while (!later_.empty() && later_.begin()->first <= now)
-        if (Node* const node = book_.find_node(later_.extract(later_.begin()).value().second))
-            machine(*node, now);
+    while (!later_.empty() && later_.begin()->first <= now) {
+        const NodeName name = later_.extract(later_.begin()).value().second;
+        if (book_.find_node(name)) machine(book_.node(name), now);
+    }
     if (!is_noted() || now < next_) return;
     for (auto& [id, job] : book_.jobs())
         if (job.phase() != JobPhase::finished && concerns(job)) work_.touch(job);
