@@ -20,7 +20,8 @@ ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) \
 # Rooms that one program and the tests need: archives of their own, so that the others do not wait.
 SIDE_ROOMS := market/sim tools/web
 # program=directory of its sources
-PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
+PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-ask=market/ask \
+               souk-init=agentd/init \
                souk-files=agentd/files/program souk-handshake=agentd/handshake/program \
                souk-inspect=agentd/inspect/program souk-root=agentd/root/program \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
@@ -267,8 +268,8 @@ check-zdtm: test-deps all      ## CRIU's own tests as jobs that move; ZDTM="opti
 	@scripts/check-zdtm $(BUILD) $(ZDTM)
 
 # Simulators, monitor and pages are not built for it.
-DEMO_BINS := $(addprefix $(BUILD)/bin/,agentd marketd souk souk-root souk-init souk-files \
-               souk-handshake souk-inspect srun marketctl pvdctl testload)
+DEMO_BINS := $(addprefix $(BUILD)/bin/,agentd marketd souk souk-ask souk-root souk-init \
+               souk-files souk-handshake souk-inspect srun marketctl pvdctl testload)
 
 demo: deps           ## the story: a market of three machines on this host
 	@$(call counted,$(DEMO_BINS))

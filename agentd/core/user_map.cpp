@@ -86,14 +86,24 @@ Status UserMap::add(std::string_view line) {
     return {};
 }
 
-const UserMap::Target& UserMap::target_of(const std::string& realm, const std::string& user) const {
-    static const Target same{Target::Kind::same, {}}, nobody;
+// Null: the owner says nothing of him.
+const UserMap::Target* UserMap::line_of(const std::string& realm, const std::string& user) const {
+    static const Target same{Target::Kind::same, {}};
     const std::string& own = realm.empty() ? rules_.realm : realm;
     for (const std::string& who : {own + "/" + user, own + "/*"})
-        if (const auto it = entries_.find(who); it != entries_.end()) return it->second;
-    if (own == rules_.realm) return same;
+        if (const auto it = entries_.find(who); it != entries_.end()) return &it->second;
+    if (own == rules_.realm) return &same;
     const auto rest = entries_.find("*");
-    return rest == entries_.end() ? nobody : rest->second;
+    return rest == entries_.end() ? nullptr : &rest->second;
+}
+
+UserMap::Target UserMap::target_of(const Principal& who) const {
+    const Target* const called = who.said.empty() ? nullptr : line_of(who.realm, who.said);
+    if (called && called->kind == Target::Kind::nobody) return {};
+    if (const Target* const line = line_of(who.realm, who.user))
+        return who.said.empty() || called ? *line : Target{};
+    if (called || who.account.empty()) return {};
+    return {Target::Kind::account, who.account};
 }
 
 // Whatever line it comes from. no_id would leave the job who souk-init is: root.
@@ -162,9 +172,7 @@ Result<RunsAs> UserMap::one(const std::string& name, const Accounts& accounts) c
 }
 
 Result<RunsAs> UserMap::begins(const Principal& who, const Accounts& accounts) const {
-    const Target& called = target_of(who.realm, who.said);
-    const bool nobody = !who.said.empty() && called.kind == Target::Kind::nobody;
-    const Target& target = nobody ? called : target_of(who.realm, who.user);
+    const Target target = target_of(who);
     Result<RunsAs> as = fail("of realm " + (who.realm.empty() ? rules_.realm : who.realm) +
                              " is nobody here (user_map)");
     if (target.kind == Target::Kind::same) as = same(who, accounts);

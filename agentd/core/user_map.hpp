@@ -9,7 +9,8 @@
 //     lab/mallory = -       is nobody here
 //     * = guest             whoever no other line names
 //
-// Without a line for it, the market's own realm is the same here (`*`) and all others are nobody.
+// Without a line for it, the market's own realm is the same here (`*`), and of all others somebody
+// is who the market's operator says (user_map of marketd: Principal::account), or nobody.
 // Nobody is root here, is in root's group, or has a number below the owner's minimum, whatever the
 // file says and the accounts are. Pure: what the machine knows of its users is asked through
 // Accounts.
@@ -34,6 +35,8 @@ struct Principal {
     // His home calls him so, and `user` is empty, as nobody has vouched for it: it gives him
     // nothing, and takes from him what it would take from whoever has that name.
     std::string said = {};
+    // His account here, as the market's operator has it; the owner's lines go before.
+    std::string account = {};
 };
 
 class UserMap {
@@ -70,7 +73,8 @@ class UserMap {
     };
     explicit UserMap(Rules rules) : rules_(std::move(rules)) {}
     Status add(std::string_view line);
-    const Target& target_of(const std::string& realm, const std::string& user) const;
+    const Target* line_of(const std::string& realm, const std::string& user) const;
+    Target target_of(const Principal& who) const;
     Result<RunsAs> same(const Principal& who, const Accounts& accounts) const;
     Result<RunsAs> one(const std::string& name, const Accounts& accounts) const;
     bool may_have(uint32_t gid, const Accounts& accounts) const;

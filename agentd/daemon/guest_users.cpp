@@ -78,7 +78,8 @@ Result<RunsAs> GuestUsers::runs_as(const NodeName& from, const GuestCommand& com
                         launch.uid,
                         launch.gid,
                         launch.groups,
-                        warrant.ticket ? command.spec.user : ""};
+                        warrant.ticket ? command.spec.user : "",
+                        warrant.ticket ? warrant.ticket->account : ""};
     return command.verb == GuestVerb::start ? map_->begins(who, accounts_)
                                             : map_->comes(who, was, accounts_);
 }

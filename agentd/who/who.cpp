@@ -228,6 +228,7 @@ Result<Principal> Who::principal_of(std::string_view sealed) {
         if (f.number == 6) destination = f.inner;
         if (f.number == 12) expires = {static_cast<int64_t>(f.value)};
         if (f.number == 13) who.realm = f.inner;
+        if (f.number == 17) who.account = f.inner;
     }
     if (!f.good) return fail("no ticket");
     if (destination != rules_.node) return fail("the ticket is for node " + destination);

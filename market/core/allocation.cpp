@@ -8,6 +8,7 @@
 #include "market/core/change_reason.hpp"
 #include "market/core/job_rest.hpp"
 #include "market/core/orders.hpp"
+#include "market/core/submit_filter.hpp"
 
 namespace souk::market {
 
@@ -79,7 +80,8 @@ Allocation::Wish Allocation::wish(const Job& job, Job::Held held) const {
         w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
         return w;
     };
-    if (r.out_of_budget || holds_back(r.hold) || (job.once && job.once->empty())) {
+    if (SubmitFilter::keeps(job) || r.out_of_budget || holds_back(r.hold) ||
+        (job.once && job.once->empty())) {
         w.pin = Pin::frozen;
         return w;
     }

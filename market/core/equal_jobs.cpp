@@ -8,7 +8,7 @@ namespace souk::market {
 
 EqualJobs::Key EqualJobs::key_of(const Job& job, Money bid) {
     const JobReport& r = job.record.report;
-    return {r.uid, bid.micro, r.terms.cpus, r.terms.memory_mb, *r.terms.resources, *r.terms.needs};
+    return {r.uid, bid.micro, r.terms.cpus, r.terms.memory_mb, *r.terms.resources, needs_of(job)};
 }
 
 Turn EqualJobs::turn_at(const Job& job, Money bid) const {

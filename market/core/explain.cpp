@@ -9,6 +9,7 @@
 #include "market/core/orders.hpp"
 #include "market/core/promises.hpp"
 #include "market/core/strategy.hpp"
+#include "market/core/submit_filter.hpp"
 
 namespace souk::market {
 
@@ -204,6 +205,7 @@ Reason Explain::why_pinned(const Job& job) const {
     if (!job.reported) return of_home(ReasonCode::home_silent);
     if (job.phase() == JobPhase::waiting && !r.report.waits_for.empty())
         return Reason(ReasonCode::waits_for_job).with(Figure::cause, r.report.waits_for);
+    if (SubmitFilter::keeps(job)) return SubmitFilter::why(job);
     if (is_lent(job)) return Reason(ReasonCode::at_site).with(Figure::cause, r.loan->site);
     if (r.unbacked) return at_node(ReasonCode::place_unbacked, where);
     const Node* at = book_.find_node(where);

@@ -35,6 +35,7 @@ Status JobReports::take(const NodeName& node, const JobReport& report, Nanos now
         job.record.report.user = before.user;
     }
     book_.replaced(job, before);
+    filter_.reported(job, before.terms);
     if (report.terms.max_price.micro <= 0)
         return home_forgot(job, std::move(before), ran, now), Status();
     funds_.choose_payer(job, now);
@@ -106,6 +107,7 @@ Result<Job*> JobReports::let_in(const NodeName& node, const JobReport& report, N
     job.record.arrived =
         std::max(Nanos{1}, book_.meta().arrivals ? unix : std::min(unix, report.submitted));
     claims::keep_ties(job.record.report, report);  // these hold for good
+    if (report.phase == JobPhase::waiting) filter_.came(job);
     return &job;
 }
 

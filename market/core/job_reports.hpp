@@ -25,6 +25,7 @@
 #include "market/core/orders.hpp"
 #include "market/core/refusals.hpp"
 #include "market/core/room_claims.hpp"
+#include "market/core/submit_filter.hpp"
 #include "market/core/suspended_jobs.hpp"
 #include "market/core/user_funds.hpp"
 #include "market/core/work_list.hpp"
@@ -36,7 +37,7 @@ class JobReports {
     JobReports(const MarketContext& context, Book& book, const Solver& solver, Orders& orders,
                Notes& notes, RoomClaims& rooms, JobAlarms& alarms, JobWaits& waits,
                Billing& billing, UserFunds& funds, Bidding& bids, SuspendedJobs& suspended,
-               WorkList& work)
+               WorkList& work, SubmitFilter& filter)
         : context_(context),
           book_(book),
           solver_(solver),
@@ -49,7 +50,8 @@ class JobReports {
           funds_(funds),
           bids_(bids),
           suspended_(suspended),
-          work_(work) {}
+          work_(work),
+          filter_(filter) {}
 
     // A home reports a job, or that an order has failed. An error: it breaks the rules (another
     // home's job); nothing has changed.
@@ -109,6 +111,7 @@ class JobReports {
     Bidding& bids_;
     SuspendedJobs& suspended_;
     WorkList& work_;
+    SubmitFilter& filter_;
     std::set<std::pair<NodeName, JobId>> awaited_;  // Job::awaits
     std::set<JobId> lacking_;  // jobs that wait and whose program some nodes lack
     Refusals refusals_;

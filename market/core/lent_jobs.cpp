@@ -612,8 +612,8 @@ Nanos LentJobs::next() const {
 SiteJob LentJobs::told(const Job& job, const Loan& loan) const {
     SiteJob word;
     word.number = loan.number;
-    JobReport& r = word.report;
-    r = job.record.report;
+    word.token = job.record.filter->token;
+    JobReport& r = word.report = job.record.report;
     r.terms = told_to_sites(job.record.report.terms);
     r.name.clear();
     r.command.clear();

@@ -33,6 +33,7 @@ Market::Market(MarketOptions options)
                context_.options.forgotten_patience, context_.options.backoff_min,
                context_.options.backoff_max}),
       work_(notes_),
+      filter_(context_, book_, notes_, work_),
       alarms_(context_, book_, orders_),
       rooms_(book_, places_, days_, admission_, work_),
       waits_(context_, book_, solver_, alarms_),
@@ -45,7 +46,7 @@ Market::Market(MarketOptions options)
                   notes_, work_, run_times_, lent_),
       suspended_(book_, solver_, allocation_, alarms_),
       reports_(context_, book_, solver_, orders_, notes_, rooms_, alarms_, waits_, billing_, funds_,
-               bids_, suspended_, work_),
+               bids_, suspended_, work_, filter_),
       explain_(context_, book_, places_, solver_, allocation_, equals_, gangs_, bids_, prices_,
                settling_, notes_),
       lent_(context_, book_, orders_, rooms_, alarms_, billing_, notes_, work_),
@@ -57,7 +58,7 @@ Market::Market(MarketOptions options)
       reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_,
                     run_times_),
       operators_(context_, trace_, book_, places_, solver_, notes_, billing_, funds_, allocation_,
-                 gangs_, explain_, reports_, settling_, lent_, work_) {
+                 gangs_, explain_, reports_, settling_, lent_, work_, filter_) {
     const Status taken = solver_.set_options(context_.options.solver);
     MUST(taken);  // the caller checks them with Solver::set_options before
     places_.resources().set_licences(context_.options.resources);
@@ -142,6 +143,7 @@ void Market::started(Nanos now) {
     book_.meta().seq_limit = std::max(book_.meta().seq_limit, orders_.next_seq());
     for (Job* const job : book_.begin()) {
         book_.number(*job);
+        filter_.resume(*job);
         reports_.resume(*job, now);
         reservations_.note(*job);
         lent_.resume(*job, now);
@@ -425,7 +427,7 @@ SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos 
     const auto quote = quote_for_site(t, now);
     if (!quote) return no({CauseCode::not_possible, quote.error().message});
     const Quote::Place& place = quote->places.front();
-    offer.price = std::max(place.price, site.terms->least);
+    offer.price = std::max({place.price, site.terms->least, site.leave.least});
     offer.speed = place.speed;
     const Nanos unix = context_.unix(now), kept = std::min(ask.hold, kept_most);
     Contract c;
@@ -452,22 +454,31 @@ Status Market::lend(const JobId& id, const std::string& site, Nanos now) {
 }
 
 Status Market::move_for_gain(const JobId& id, const std::string& site, const SiteOffer& offer,
-                             Nanos now) {
+                             Nanos now, bool by_program) {
     trace_.heard(Input::lend, id, {}, site);
     Job* const job = book_.find(id);
     if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
-    return moves_.go(*job, site, offer, now);
+    return moves_.go(*job, site, offer, now, by_program);
 }
 
-Status Market::move_home(const JobId& id, const Quote::Place& place, Nanos now) {
+Status Market::move_home(const JobId& id, const Quote::Place& place, Nanos now, bool by_program) {
     trace_.heard(Input::lend, id, place.node, {});
     Job* const job = book_.find(id);
     if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
-    return moves_.go_home(*job, place, now);
+    return moves_.go_home(*job, place, now, by_program);
 }
 
 void Market::say_of_sites(const JobId& id, const Reason& word) {
     if (Job* const job = book_.find(id)) job->site_word = word;
+}
+
+void Market::filtered(const JobId& id, const Result<FilterWord>& word) {
+    trace_.heard(Input::filtered, id, {}, word ? to_string(word->state) : word.error().message);
+    Job* const job = book_.find(id);
+    if (!job || job->phase() == JobPhase::finished) return;
+    const bool is_new =
+        word ? filter_.answered(*job, *word) : filter_.silent(*job, word.error().message);
+    if (is_new) reservations_.note(*job);
 }
 
 Status Market::site_order(const std::string& site, const Order& order, Nanos now, uint64_t number) {
@@ -541,6 +552,12 @@ Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos
     }
     if (!job || job->phase() == JobPhase::finished) return {};
     if (job->record.payee.empty()) bill::begin_tab(*job);
+    if (comes && (!word.token.empty() || !site.leave.account.empty())) {
+        FilterWord& said = job->record.filter.edit();
+        said.token = word.token;
+        said.account = site.leave.account;
+        book_.save(*job);
+    }
     if (job->phase() == JobPhase::running && !job->record.report.only_node->empty()) {
         job->record.report.only_node = NodeName();  // it has come
         work_.touch(*job);

@@ -30,6 +30,7 @@
 //   Admission      which jobs of users with limits compete
 //   Allocation     what the solver is told and decides (OutsideSolver: another program does)
 //   SuspendedJobs  which suspended jobs stand in memory, and which go to disk
+//   SubmitFilter   what the operator's submit filter has said of jobs
 //   Reservations   places that are sold ahead, promised deadlines, jobs inside others' places
 //   RunTimes       how long programs take, learned
 //   Placement      the orders that bring jobs where the solver has them
@@ -86,6 +87,7 @@
 #include "market/core/site_offer.hpp"
 #include "market/core/site_terms.hpp"
 #include "market/core/solver.hpp"
+#include "market/core/submit_filter.hpp"
 #include "market/core/suspended_jobs.hpp"
 #include "market/core/user_days.hpp"
 #include "market/core/user_funds.hpp"
@@ -166,7 +168,9 @@ class Market {
         return operators_.thaw(id, node_or_empty, hold, uid);
     }
     Result<std::string> release(const JobId& id, uint32_t uid) {
-        return operators_.release(id, uid);
+        auto released = operators_.release(id, uid);
+        if (released) reservations_.note(*find(id));
+        return released;
     }
     // Says what has become of such an order (Operators::outcome). To be asked after solve().
     using Outcome = Operators::Outcome;
@@ -229,10 +233,11 @@ class Market {
     // is kept. Errors: there is none, and why.
     Result<Quote::Place> place_at_home(const Job& job, Nanos now) const;
     // The job runs at another site, and moves to that place. Errors: it does not.
-    Status move_home(const JobId& id, const Quote::Place& place, Nanos now);
+    Status move_home(const JobId& id, const Quote::Place& place, Nanos now,
+                     bool by_program = false);
     // The job, which runs or is frozen, moves to that site for this offer. Errors: it does not.
     Status move_for_gain(const JobId& id, const std::string& site, const SiteOffer& offer,
-                         Nanos now);
+                         Nanos now, bool by_program = false);
     // Until when none of these sites is asked about the job, if it rests for all; else empty.
     Reason site_rests(const Job& job, const std::vector<std::string>& sites, Nanos now) const {
         return moves_.rests(job, sites, now);
@@ -262,6 +267,11 @@ class Market {
     // solve().
     LentJobs& lent() { return lent_; }
     const LentJobs& lent() const { return lent_; }
+
+    // The operator's submit filter has answered about a job, or gives no answer, and why.
+    void filtered(const JobId& id, const Result<FilterWord>& word);
+    // Jobs about which it is to be asked, since the last call.
+    std::set<JobId> take_unfiltered() { return filter_.take_due(); }
 
     // An allocation worked out elsewhere: after Outputs::ask_solver, adopt() or, when there is
     // none, use_own() (once), then solve() as usual.
@@ -377,6 +387,7 @@ class Market {
     Notes notes_;
     WorkList work_;
     WideChanges wide_{book_, places_, work_};
+    SubmitFilter filter_;
     EqualJobs equals_{work_};
     JobAlarms alarms_;
     RoomClaims rooms_;

@@ -35,6 +35,8 @@ struct MarketOptions {
     size_t finished_recent = 256;
     // Named resources of the whole market, as licences are.
     std::vector<ResourceOffer> resources = {};
+    // New jobs wait until the operator's submit filter has let them pass (submit_filter.hpp).
+    bool submit_filter = false;
 };
 
 struct MarketContext {

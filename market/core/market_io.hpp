@@ -12,6 +12,7 @@
 #include "market/core/messages.hpp"
 #include "market/core/price_history.hpp"
 #include "market/core/reason.hpp"
+#include "market/core/site_offer.hpp"
 #include "market/core/users.hpp"
 
 namespace souk::market {
@@ -124,6 +125,23 @@ struct Loan {
     bool operator==(const Loan&) const = default;
 };
 
+// The operator's programs have said this of a job (docs/filters.md), beside its user's own terms.
+struct FilterWord {
+    // The submit filter: none: it was not asked; asked: it has not answered, and the job waits.
+    enum class State : uint8_t { none = 0, asked, passed, refused };
+    static constexpr size_t token_bytes_max = site_token_max, why_bytes_max = 200;
+    State state = State::none;
+    std::string why = {};    // refused: the filter's words; asked: why it gives no answer
+    std::string token = {};  // goes with the job to other sites, where their filters see it
+    std::string bars = {};   // it goes to none of these sites: names with commas between, or "any"
+    std::string needs = {};  // of the nodes here, beside what its user needs (needs.hpp)
+    bool hold = false;       // an operator is to release it first (Hold::frozen)
+    // For a job of another site: its user's account on the nodes here, by the user map's word.
+    std::string account = {};
+    bool operator==(const FilterWord&) const = default;
+};
+const char* to_string(FilterWord::State state);
+
 // One job as it is stored.
 struct JobRecord {
     JobReport report;  // the newest
@@ -164,6 +182,7 @@ struct JobRecord {
     // When the market first heard of it, Unix time: its turn among those of equal bids goes by
     // that, and not by what its home says of its submission. 0: an older version's.
     Nanos arrived = {};
+    Sparse<FilterWord> filter = {};
 };
 
 struct NodeRecord {
@@ -254,6 +273,7 @@ enum class Input : uint8_t {
     lend,
     site_order,
     site_note,
+    filtered,
 };
 const char* to_string(Input input);
 

@@ -140,11 +140,18 @@ struct Job {
     NodeName booked_on;         // clears, holds, inside: where
     Sparse<Reason> booked_why;  // asks, lost, outside: why
     Sparse<InsideSeat> seat;    // counts in its node's inside_cpus and inside_mb
+    // Its user's needs and the submit filter's; empty: the filter has added none.
+    Sparse<std::string> joint_needs;
 
     const JobId& id() const { return record.report.id; }
     JobPhase phase() const { return record.report.phase; }
 };
 const char* to_string(Job::Held held);
+
+// Its needs of a node of this site.
+inline const std::string& needs_of(const Job& job) {
+    return job.joint_needs.empty() ? *job.record.report.terms.needs : *job.joint_needs;
+}
 
 // Returns what a job pays per CPU-hour whatever the market says: it was sold ahead, or another job
 // pays for its place. nullopt: the market's price.

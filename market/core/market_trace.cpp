@@ -32,6 +32,7 @@ const char* to_string(Input input) {
         case Input::lend: return "lend";
         case Input::site_order: return "site_order";
         case Input::site_note: return "site_note";
+        case Input::filtered: return "filtered";
     }
     MUST(false);
 }

@@ -201,7 +201,8 @@ SOUK_FIELDS(Ticket, field("id", &Ticket::id), field("number", &Ticket::number, r
             field("expires", &Ticket::expires, rule::time),
             field("realm", &Ticket::realm, rule::name), field("job_address", &Ticket::job_address),
             field("names_address", &Ticket::names_address),
-            field("resources", &Ticket::resources, rule::text(TextRule::line, resource_text_max)));
+            field("resources", &Ticket::resources, rule::text(TextRule::line, resource_text_max)),
+            field("account", &Ticket::account, rule::name));
 
 SOUK_FIELDS(OrderFailed, field("id", &OrderFailed::id),
             field("seq", &OrderFailed::seq, rule::count),
@@ -246,7 +247,8 @@ SOUK_FIELDS(SiteTerms,  //
 SOUK_FIELDS(SiteAsk, field("number", &SiteAsk::number), field("job", &SiteAsk::job),
             field("user", &SiteAsk::user, rule::text(TextRule::label, rule::name_bytes_max)),
             field("terms", &SiteAsk::terms, rule::required),
-            field("hold", &SiteAsk::hold, rule::span));
+            field("hold", &SiteAsk::hold, rule::span),
+            field("token", &SiteAsk::token, rule::text(TextRule::line, site_token_max)));
 
 SOUK_FIELDS(SiteOffer, field("number", &SiteOffer::number), field("why", &SiteOffer::why),
             part("why_code", &SiteOffer::why, &Cause::code, cause_rule),
@@ -258,7 +260,8 @@ SOUK_FIELDS(SiteOffer, field("number", &SiteOffer::number), field("why", &SiteOf
 SOUK_FIELDS(SiteJob, field("report", &SiteJob::report, rule::required),
             field("to", &SiteJob::to, rule::node_or_none),
             field("address", &SiteJob::address, rule::address),
-            field("number", &SiteJob::number, rule::count));
+            field("number", &SiteJob::number, rule::count),
+            field("token", &SiteJob::token, rule::text(TextRule::line, site_token_max)));
 
 SOUK_FIELDS(SiteFailed, field("failed", &SiteFailed::failed, rule::required));
 

@@ -90,4 +90,14 @@ const char* to_string(Receipt::Kind kind) {
     MUST(false);
 }
 
+const char* to_string(FilterWord::State state) {
+    switch (state) {
+        case FilterWord::State::none: return "none";
+        case FilterWord::State::asked: return "asked";
+        case FilterWord::State::passed: return "passed";
+        case FilterWord::State::refused: return "refused";
+    }
+    MUST(false);
+}
+
 }  // namespace souk::market

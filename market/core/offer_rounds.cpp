@@ -170,6 +170,15 @@ void OfferRounds::close(const JobId& id, Entry& entry, Nanos now) {
     pause(id, entry, now);
 }
 
+bool OfferRounds::choose(const JobId& id, uint64_t number, std::optional<size_t> which) {
+    const auto known = jobs_.find(id);
+    if (known == jobs_.end()) return false;
+    Round& round = known->second.round;
+    if (round.number != number || round.is_open) return false;
+    round.chosen = which;
+    return true;
+}
+
 Nanos OfferRounds::next() const {
     Nanos at = Nanos::never();
     if (!by_due_.empty()) at = std::max(free_at_, by_due_.begin()->first);

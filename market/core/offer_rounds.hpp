@@ -79,6 +79,9 @@ class OfferRounds {
     bool has_due(Nanos now) const {
         return !ready_.empty() || (!by_due_.empty() && by_due_.begin()->first <= now);
     }
+    // A program of the operator's has chosen otherwise in that round, which has ended; nullopt:
+    // none. False: another one has begun since.
+    bool choose(const JobId& id, uint64_t number, std::optional<size_t> which);
     // Jobs of rounds that have ended since.
     std::vector<JobId> take_ended() { return std::exchange(ended_, {}); }
     // The newest round about the job; null: there is none.

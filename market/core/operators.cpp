@@ -184,7 +184,8 @@ Result<std::string> Operators::thaw(const JobId& id, const NodeName& name, bool 
 Result<std::string> Operators::release(const JobId& id, uint32_t uid) {
     trace_.heard(Input::release, id);
     TRY_ASSIGN(Job* const job, operated(id, uid, true));
-    if (job->record.hold == Hold::none)
+    const bool passes = uid == root_uid && filter_.let_pass(*job);
+    if (job->record.hold == Hold::none && !passes)
         return fail(CauseCode::not_possible, "job " + id.text() + " is not held");
     job->record.hold = Hold::none;
     job->record.hold_node.clear();

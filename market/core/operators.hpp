@@ -20,6 +20,7 @@
 #include "market/core/places.hpp"
 #include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
+#include "market/core/submit_filter.hpp"
 #include "market/core/user_funds.hpp"
 #include "market/core/work_list.hpp"
 
@@ -35,7 +36,8 @@ class Operators {
     Operators(const MarketContext& context, const MarketTrace& trace, Book& book, Places& places,
               Solver& solver, Notes& notes, Billing& billing, UserFunds& funds,
               const Allocation& allocation, GangList& gangs, const Explain& explain,
-              JobReports& reports, const Settling& settling, LentJobs& lent, WorkList& work)
+              JobReports& reports, const Settling& settling, LentJobs& lent, WorkList& work,
+              SubmitFilter& filter)
         : context_(context),
           trace_(trace),
           book_(book),
@@ -50,7 +52,8 @@ class Operators {
           reports_(reports),
           settling_(settling),
           lent_(lent),
-          work_(work) {}
+          work_(work),
+          filter_(filter) {}
 
     Result<std::string> cancel(const JobId& id, uint32_t uid);
     // `node` may be one of a peer ("uni:n3"), or stand for any node there ("uni:").
@@ -95,6 +98,7 @@ class Operators {
     const Settling& settling_;
     LentJobs& lent_;
     WorkList& work_;
+    SubmitFilter& filter_;
 };
 
 }  // namespace souk::market

@@ -78,6 +78,7 @@ std::optional<Ticket> Orders::ticket(const Job& job, const Order& order) {
     if (is_of_site(t.id)) {
         t.realm = of_site(home).site;
         t.user.erase(0, t.realm.size() + 1);
+        t.account = job.record.filter->account;
     }
     if (!begins) t.source = r.where;
     t.destination = order.node;

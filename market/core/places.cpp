@@ -165,8 +165,7 @@ std::vector<ProviderKey> Places::barred(const Job& job) const {
         for (const auto& [name, node] : book_.nodes())
             if (name != only) keys.push_back(node.key);
     // A job that cannot leave stays where it is, whatever that node has become.
-    if (const std::string& needs = *job.record.report.terms.needs;
-        !needs.empty() && !is_rooted(job))
+    if (const std::string& needs = needs_of(job); !needs.empty() && !is_rooted(job))
         for (const auto& [name, node] : book_.nodes())
             if (!needs_.fits(needs, node)) keys.push_back(node.key);
     if (!job.record.report.terms.resources.empty() && !is_rooted(job))
@@ -242,7 +241,7 @@ std::string Places::why_not_at(const Job& job, const NodeName& name) const {
     if (!r.cannot.empty()) return "takes nobody new (" + r.cannot + ")";
     if (const auto takes = machine_takes(job, *node); !takes)
         return "cannot take it (" + takes.error().message + ")";
-    if (const std::string& needs = *job.record.report.terms.needs; !needs_.fits(needs, *node))
+    if (const std::string& needs = needs_of(job); !needs_.fits(needs, *node))
         return "is not what it needs (" + failing_part(needs, *node) + ")";
     if (const auto lacking = resources_.lacks(job.record.report.terms, *node))
         return "does not have " + resources_text({*lacking});
@@ -269,9 +268,9 @@ Result<const Node*> Places::destination(const Job& job, const NodeName& name) co
     if (!r.cannot.empty()) return fail("node " + name + " cannot take a job: " + r.cannot);
     if (auto fitting = machine_takes(job, *node); !fitting)
         return fail("node " + name + " cannot take it: " + fitting.error().message);
-    if (!needs_.fits(*t.needs, *node))
+    if (!needs_.fits(needs_of(job), *node))
         return fail("node " + name + " is not what the job needs (" +
-                    failing_part(*t.needs, *node) + ")");
+                    failing_part(needs_of(job), *node) + ")");
     if (const auto lacking = resources_.lacks(t, *node))
         return fail("node " + name + " does not have " + resources_text({*lacking}));
     if (const std::string device = untold_device(job, *node); !device.empty())
@@ -364,7 +363,7 @@ Reason Places::why_devices_alone(const Job& job) const {
 
 Reason Places::why_no_provider(const Job& job) const {
     const JobTerms& t = job.record.report.terms;
-    if (const Reason& nobody = why_nobody_fits(*t.needs); !nobody.empty()) return nobody;
+    if (const Reason& nobody = why_nobody_fits(needs_of(job)); !nobody.empty()) return nobody;
     if (Reason nowhere = resources_.why_nowhere(t); !nowhere.empty()) return nowhere;
     if (Reason devices = why_devices_alone(job); !devices.empty()) return devices;
     const Supply& all = supply();

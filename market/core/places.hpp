@@ -121,7 +121,7 @@ class Places {
     bool may_run_later(const Job& job, const Node& node) const;
     // The node is such as its user wants.
     bool meets_needs(const Job& job, const Node& node) const {
-        return needs_.fits(*job.record.report.terms.needs, node);
+        return needs_.fits(needs_of(job), node);
     }
     // Its home says that it cannot run there, or that orders for that have come to nothing.
     static bool is_barred(const Job& job, const Node& node);

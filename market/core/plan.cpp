@@ -9,6 +9,7 @@
 #include "market/core/equal_jobs.hpp"
 #include "market/core/job_rest.hpp"
 #include "market/core/open_hours.hpp"
+#include "market/core/submit_filter.hpp"
 
 namespace souk::market {
 namespace {
@@ -103,7 +104,8 @@ class Drawing {
             if (is_booked(job) && (job.record.contract->start <= at_ || !runs)) continue;
             if (runs && at != machines_.end())
                 begin(at->first, at->second, {&job, rest(job, speed)}, PlanSpan::Kind::runs);
-            else if (r.waits_for.empty() && !holds_back(job.record.hold))
+            else if (r.waits_for.empty() && !holds_back(job.record.hold) &&
+                     !SubmitFilter::keeps(job))
                 waiting.push_back({&job, rest(job, speed)});
         }
         std::sort(waiting.begin(), waiting.end(), [](const Waiting& a, const Waiting& b) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "market/core/places.hpp"
+#include "market/core/submit_filter.hpp"
 
 namespace souk::market {
 namespace {
@@ -377,8 +378,8 @@ void Promises::follow(const std::vector<Job*>& all, int64_t link_bytes_per_s, Na
 bool Promises::is_held_back(const Job& job) const {
     const JobRecord& r = job.record;
     const bool is_ordered = r.hold != Hold::none || (job.once && job.once->empty());
-    return is_ordered || r.cancel || r.out_of_budget || job.held != Job::Held::none ||
-           book_.may_not_run(*job.user) || book_.lacks_project(job);
+    return is_ordered || SubmitFilter::keeps(job) || r.cancel || r.out_of_budget ||
+           job.held != Job::Held::none || book_.may_not_run(*job.user) || book_.lacks_project(job);
 }
 
 // Finds what keeps it from running where it is to be now.

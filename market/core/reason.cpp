@@ -323,6 +323,14 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
     {site_owes, "site_owes", "site {cause} owes as much as it may",
      "the credit in that peer's terms (souk peer terms); its jobs go home, and come again when it "
      "has paid (souk peer settle)"},
+    {filter_asked, "filter_asked", "the submit filter is asked about it",
+     "it is a new job, and the operator's filter says first whether it may run (docs/filters.md)"},
+    {filter_silent, "filter_silent", "the submit filter gives no answer: {cause}",
+     "it is asked again after pauses of 5 s to 5 minutes; the operator mends submit_filter, or "
+     "lets the job pass (marketctl release)"},
+    {filter_refused, "filter_refused", "the submit filter refuses it: {cause}",
+     "srun -J changes what it asks for, and the filter is asked anew; an operator lets it pass "
+     "(marketctl release)"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -362,7 +370,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == site_owes,
+static_assert(in_order() && reason_words.back().code == filter_refused,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

@@ -164,6 +164,10 @@ enum class ReasonCode : uint16_t {
     site_refused,
     site_rests,
     site_owes,  // its site owes as much as it may
+    // the submit filter (docs/filters.md)
+    filter_asked,
+    filter_silent,
+    filter_refused,
 };
 
 // The figures that a reason may carry. The kind of a figure says how it is written: text as it is,

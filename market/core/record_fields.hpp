@@ -95,6 +95,19 @@ SOUK_FIELDS(market::Loan, field("site", &market::Loan::site, rule::name),
             field("trips", &market::Loan::trips, rule::time),
             field("visits", &market::Loan::visits, rule::at_most(market::Loan::visits_max)));
 
+SOUK_FIELDS(
+    market::FilterWord,  //
+    field("state", &market::FilterWord::state,
+          rule::one_of(market::FilterWord::State::none, market::FilterWord::State::refused)),
+    field("why", &market::FilterWord::why,
+          rule::text(TextRule::line, market::FilterWord::why_bytes_max)),
+    field("token", &market::FilterWord::token,
+          rule::text(TextRule::line, market::FilterWord::token_bytes_max)),
+    field("bars", &market::FilterWord::bars, rule::text(TextRule::line, 1'100)),
+    field("needs", &market::FilterWord::needs, rule::text(TextRule::line, market::Needs::text_max)),
+    field("hold", &market::FilterWord::hold),
+    field("account", &market::FilterWord::account, rule::name));
+
 SOUK_FIELDS(market::JobRecord,  //
             packed("report", &market::JobRecord::report), flat(&market::JobRecord::account),
             field("tab", &market::JobRecord::tab, rule::unless_same),
@@ -123,7 +136,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("promised", &market::JobRecord::promised, rule::unless_same),
             field("given", &market::JobRecord::given),
             field("loan", &market::JobRecord::loan, rule::unless_same),
-            field("arrived", &market::JobRecord::arrived, rule::time));
+            field("arrived", &market::JobRecord::arrived, rule::time),
+            field("filter", &market::JobRecord::filter, rule::unless_same));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "market/core/open_hours.hpp"
+#include "market/core/submit_filter.hpp"
 
 namespace souk::market {
 
@@ -362,6 +363,7 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
     if (!b.asks() || !job.reported || settling_.is_on()) return;
     if (c.is_sold() && covers(c, job, unix)) return;
     const bool late = !b.promise && b.start.ns > 0 && b.start + b.span <= unix;
+    if (SubmitFilter::keeps(job)) return;
     if (late) return put(job, Booked::no, {});
     std::vector<Job*> all{&job};
     if (is_component(job)) {
@@ -369,6 +371,7 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
         all = gangs_.of(job);
         if (all.size() < job.record.report.components) return;
     }
+    if (std::ranges::any_of(all, [](const Job* one) { return SubmitFilter::keeps(*one); })) return;
     if (b.promise) return ask_promise(std::move(all), unix);
     const Nanos start = b.start.ns > 0 ? std::max(b.start, unix) : unix;
     if (is_too_much({all.begin(), all.end()}, unix)) {

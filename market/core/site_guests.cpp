@@ -52,6 +52,9 @@ Status SiteGuests::lets_in(const Site& site, const std::string& user, const JobT
                                            kept + cpus_of(site.name), site.second_of_week);
         !why.empty())
         return fail(why.code, why);
+    if (t.max_price < site.leave.least)
+        return fail(CauseCode::not_allowed,
+                    "at least " + format_money(site.leave.least) + " per CPU-hour");
     if (!(t.booking == Booking{}))
         return fail(CauseCode::not_possible, "places are sold to jobs of this site alone");
     if ((!t.needs->empty() && !Needs::parse(*t.needs)) ||

@@ -27,12 +27,18 @@ class SiteGuests {
   public:
     // Nodes of one site that are known here at most.
     static constexpr size_t nodes_max = 1'024;
+    // The operator's programs have said this of a job that would come (docs/filters.md).
+    struct Leave {
+        Money least;          // per CPU-hour; it gets nothing below that
+        std::string account;  // its user's account on the nodes here; empty: their owners say it
+    };
     // The site that a job comes from.
     struct Site {
         std::string name;
         uint32_t account = 0;  // site_account()
         const SiteTerms* terms = nullptr;
         int32_t second_of_week = 0;
+        Leave leave = {};  // of that job
     };
     explicit SiteGuests(Book& book) : book_(book) {}
 

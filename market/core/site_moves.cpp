@@ -8,6 +8,9 @@
 
 namespace souk::market {
 
+// Stands before the gain where the operator's program has decided.
+constexpr const char* by_reroute = "site_reroute says so; ";
+
 bool SiteMoves::lets_go(const Job& job) {
     const JobReport& r = job.record.report;
     return !r.terms.sites->names.empty() && r.gang.empty() && r.terms.booking == Booking{} &&
@@ -71,24 +74,26 @@ OfferWish SiteMoves::wish(const Job& job, Nanos now) const {
     return wish;
 }
 
-Status SiteMoves::go(Job& job, const std::string& site, const SiteOffer& offer, Nanos now) {
+Status SiteMoves::go(Job& job, const std::string& site, const SiteOffer& offer, Nanos now,
+                     bool by_program) {
     const Reason because(ReasonCode::site_gain);
     if (waits(job))
         return lent_.go(job, site, Reason(because).with(Figure::cause, site + " has a place"), now);
     if (!may_gain(job) || is_lent(job))
         return fail("job " + job.id().text() + " does not move for a gain");
     const SiteGain gain = gain_of(move_of(job, now), stay_of(offer), site);
-    if (!gain.pays) return fail("job " + job.id().text() + ": " + gain.text(site));
-    return lent_.go(job, site, Reason(because).with(Figure::cause, gain.text(site)), now);
+    if (!gain.pays && !by_program) return fail("job " + job.id().text() + ": " + gain.text(site));
+    const std::string text = (by_program ? by_reroute : "") + gain.text(site);
+    return lent_.go(job, site, Reason(because).with(Figure::cause, text), now);
 }
 
-Status SiteMoves::go_home(Job& job, const Quote::Place& place, Nanos now) {
+Status SiteMoves::go_home(Job& job, const Quote::Place& place, Nanos now, bool by_program) {
     if (!may_gain(job) || !is_lent(job))
         return fail("job " + job.id().text() + " does not move home for a gain");
     const SiteMove move = move_of(job, now);
     const SiteGain gain = gain_of(move, {place.price, place.speed, {}}, "");
-    const std::string text = gain.text(called({}));
-    if (!gain.pays) return fail("job " + job.id().text() + ": " + text);
+    const std::string text = (by_program ? by_reroute : "") + gain.text(called({}));
+    if (!gain.pays && !by_program) return fail("job " + job.id().text() + ": " + text);
     return lent_.go_home(job, place.node, move,
                          Reason(ReasonCode::site_gain).with(Figure::cause, text));
 }

@@ -37,9 +37,11 @@ class SiteMoves {
     OfferWish wish(const Job& job, Nanos now) const;
     // It moves to that site, which has made this offer. Errors: it does not, as the offer is not
     // worth it now or something keeps the job.
-    Status go(Job& job, const std::string& site, const SiteOffer& offer, Nanos now);
+    // `by_program`: the operator's program wants it (docs/filters.md), whatever it gains.
+    Status go(Job& job, const std::string& site, const SiteOffer& offer, Nanos now,
+              bool by_program);
     // It runs at another site, and moves to that place at its own.
-    Status go_home(Job& job, const Quote::Place& place, Nanos now);
+    Status go_home(Job& job, const Quote::Place& place, Nanos now, bool by_program);
 
     // Says what its own site offers for that place, as another site would.
     static SiteOffer offer_of(const Result<Quote::Place>& place, uint64_t number);

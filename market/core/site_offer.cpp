@@ -33,21 +33,21 @@ bool is_better(const SiteOffer& a, const SiteOffer& b, const OfferWish& wish) {
     return x < y;
 }
 
-bool can_be(const SiteAndOffer& one, const OfferWish& wish) {
+}  // namespace
+
+bool is_usable(const SiteAndOffer& one, const OfferWish& wish, bool pays) {
     const SiteOffer& offer = one.offer;
     return offer.why.empty() && offer.speed >= 1 && offer.speed <= market::speed_max &&
            offer.starts_in.ns >= 0 && offer.price >= Money{} && offer.price <= wish.most &&
-           (!wish.move || gain_of(*wish.move, stay_of(offer), one.site).pays);
+           (!pays || !wish.move || gain_of(*wish.move, stay_of(offer), one.site).pays);
 }
-
-}  // namespace
 
 std::optional<size_t> best_offer(std::span<const SiteAndOffer> offers, const OfferWish& wish,
                                  uint64_t seed) {
     std::vector<size_t> best;  // equally good
     for (size_t i = 0; i < offers.size(); ++i) {
         const SiteOffer& offer = offers[i].offer;
-        if (!can_be(offers[i], wish)) continue;
+        if (!is_usable(offers[i], wish, true)) continue;
         const bool better = !best.empty() && is_better(offer, offers[best[0]].offer, wish);
         if (better) best.clear();
         if (best.empty() || !is_better(offers[best[0]].offer, offer, wish)) best.push_back(i);

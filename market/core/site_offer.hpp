@@ -15,13 +15,16 @@
 
 namespace souk {
 
+inline constexpr size_t site_token_max = 1'024;
+
 // Could this job begin at your site? Spans, not times: the clocks of two sites differ.
 struct SiteAsk {
     uint64_t number = 0;  // the answer carries it
     JobId job;
     std::string user;
-    JobTerms terms;  // with the project by its name there
-    Nanos hold;      // for so long the place is to be kept, at least
+    JobTerms terms;          // with the project by its name there
+    Nanos hold;              // for so long the place is to be kept, at least
+    std::string token = {};  // what the submit filter there has added; the arrival filter sees it
     bool operator==(const SiteAsk&) const = default;
 };
 
@@ -34,6 +37,7 @@ struct SiteJob {  // its own market: the job as its home says
     NodeName to;  // a node of its own site, to which it is to move from where it runs; empty: none
     std::string address;  // of that node's agentd
     uint64_t number = 0;
+    std::string token = {};  // SiteAsk::token
     bool operator==(const SiteJob&) const = default;
 };
 struct SiteFailed {  // its own market: an order has come to nothing
@@ -87,6 +91,9 @@ struct SiteAndOffer {
     std::string site;
     SiteOffer offer;
 };
+
+// Whether it is one at that price; `pays`: and, of a job that runs, worth the move.
+bool is_usable(const SiteAndOffer& one, const OfferWish& wish, bool pays);
 
 // Says which of them is the best; nullopt: none is one at that price. Of those that are equally
 // early it is the cheapest, of those equally cheap the earliest, and among equals each is as likely

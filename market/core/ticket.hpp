@@ -33,6 +33,8 @@ struct Ticket {
     Ipv4 job_address = {};       // of a job with a network of its own: it has no other
     bool names_address = false;  // an older market's ticket says nothing of that
     std::string resources = {};  // JobTerms::resources
+    // The user's account on this site's nodes, by the operator's user map; empty: it names none.
+    std::string account = {};
     bool operator==(const Ticket&) const = default;
 };
 

@@ -27,7 +27,7 @@ void WideChanges::machine(Node& node, Nanos now) {
 
 bool WideChanges::concerns(const Job& job) const {
     const JobReport& r = job.record.report;
-    return (attributes_ && !r.terms.needs->empty()) || (resources_ && !r.terms.resources.empty()) ||
+    return (attributes_ && !needs_of(job).empty()) || (resources_ && !r.terms.resources.empty()) ||
            (machines_ && !r.where.empty());
 }
 

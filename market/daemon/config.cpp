@@ -19,6 +19,15 @@ Status check(MarketConfig& c) {
     }
     if (c.identity.empty()) c.identity = c.state + "/identity";
     TRY(market::Solver().set_options(c.market.solver));
+    c.market.submit_filter = !c.submit_filter.empty();
+    const std::pair<const char*, const std::string&> programs[] = {
+        {"submit_filter", c.submit_filter}, {"arrival_filter", c.arrival_filter},
+        {"user_map", c.user_map},           {"site_metric", c.site_metric},
+        {"site_reroute", c.site_reroute},
+    };
+    for (const auto& [key, path] : programs)
+        if (!path.empty() && !path.starts_with('/'))
+            return fail(std::string(key) + " needs the absolute path of an executable");
     return {};
 }
 
@@ -101,6 +110,7 @@ struct Reading {
     settings::Settings settings();
     void add_place(settings::Settings& all);
     void add_decisions(settings::Settings& all);
+    void add_programs(settings::Settings& all);
     void add_limits(settings::Settings& all);
 };
 
@@ -186,6 +196,41 @@ void Reading::add_decisions(Settings& all) {
         all.push_back(of_solver(option, c.market.solver));
 }
 
+// Asked programs: docs/filters.md says what each is told and may answer.
+void Reading::add_programs(Settings& all) {
+    MarketConfig& c = config;
+    const Settings some = {
+        {"submit_filter", text(c.submit_filter),
+         "An executable that is asked about each new job of this site before it may run "
+         "(docs/filters.md). Without an answer the job waits, and it is asked again.",
+         "\"/etc/souk/filters/submit\"", "none: all may run"},
+        {"arrival_filter", text(c.arrival_filter),
+         "One that is asked about each job of a peer before it may come. Without an answer it "
+         "does not come.",
+         "\"/etc/souk/filters/arrival\"", "none: the peer's terms alone decide"},
+        {"user_map", text(c.user_map),
+         "One that says which account a user of a peer has on the nodes of this site; a line of "
+         "an owner's own user_map goes before. Without an answer the job does not come.",
+         "\"/etc/souk/filters/users\"", "none: the owners' files alone decide"},
+        {"site_metric", text(c.site_metric),
+         "One that gives each offer of other sites a number, of which the least is the best. "
+         "Without an answer the market chooses by itself.",
+         "\"/etc/souk/filters/metric\"", "none"},
+        {"site_reroute", text(c.site_reroute),
+         "One that says whether a job that runs moves to another site or home. Without an answer "
+         "the market decides by itself.",
+         "\"/etc/souk/filters/reroute\"", "none"},
+        {"programs_limit_ms", milliseconds(c.programs_limit, 10, 60'000),
+         "An answer of one of these programs that comes later counts as none, and the program is "
+         "killed.",
+         "\"2s\""},
+        {"programs_user", text(c.programs_user),
+         "The account as which they run where marketd is root; else they run as marketd.",
+         "\"_souk-filters\""},
+    };
+    all.insert(all.end(), some.begin(), some.end());
+}
+
 void Reading::add_limits(Settings& all) {
     MarketConfig& c = config;
     const Settings some = {
@@ -254,6 +299,7 @@ Settings Reading::settings() {
     Settings all;
     add_place(all);
     add_decisions(all);
+    add_programs(all);
     add_limits(all);
     return all;
 }

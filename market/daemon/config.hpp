@@ -44,6 +44,10 @@ struct MarketConfig {
     std::vector<std::string> solver_program;
     bool solver_places = false;  // it knows `rj` and `fj`: it is told where jobs are
     Nanos solver_patience = Nanos::from_ms(1'000);  // a later answer counts as none
+    // Executables that are asked (docs/filters.md); empty: none.
+    std::string submit_filter, arrival_filter, user_map, site_metric, site_reroute;
+    Nanos programs_limit = Nanos::from_s(5);  // a later answer counts as none
+    std::string programs_user = "nobody";     // who they are where marketd is root
     Nanos hello_patience = Nanos::from_s(5);
     Strangers::Bounds strangers;  // who has not said yet who he is
     // what waits for one agent; an agent that lets it pass this starts afresh

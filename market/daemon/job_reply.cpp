@@ -107,6 +107,19 @@ void write_promise(JsonWriter& w, const Job& job) {
     if (is_missed(p.end)) w.field("promise_why", words_of(p.end)).field("promise_back", p.back);
 }
 
+// Tells what the operator's programs have said of it, or of a peer's job its market.
+void write_filter(JsonWriter& w, const market::FilterWord& word) {
+    if (word == market::FilterWord{}) return;
+    w.key("filter").begin_object().field("state", to_string(word.state));
+    const std::pair<const char*, const std::string&> texts[] = {
+        {"token", word.token}, {"why", word.why},         {"bars", word.bars},
+        {"needs", word.needs}, {"account", word.account},
+    };
+    for (const auto& [key, text] : texts)
+        if (!text.empty()) w.field(key, text);
+    w.end_object();
+}
+
 // How it bids, and how far that has come.
 void write_bidding(JsonWriter& w, const Job& job, Nanos now) {
     const JobTerms& terms = job.record.report.terms;
@@ -130,6 +143,7 @@ void write_bidding(JsonWriter& w, const Job& job, Nanos now) {
     if (const SiteWish& wish = *terms.sites; !wish.names.empty())
         w.field("sites", wish.names).field("prefer", preference(wish));
     if (terms.sites->within > Money{}) w.field("sites_within", terms.sites->within);
+    write_filter(w, *job.record.filter);
     w.field("waited_s", Market::waited(job, now).seconds());
     if (const int32_t weight = market::EqualJobs::turn_of(job).weight;
         weight != market::weight_plain)

@@ -18,12 +18,13 @@ SiteNote refusal(JobId id, const Error& why, uint64_t number) {
 }  // namespace
 
 LoanDesk::LoanDesk(Log& log, market::Market& market, MarketRecords& records, Sites& sites,
-                   Connections& connections, StepTaker& steps)
+                   Connections& connections, ArrivalDesk& arrivals, StepTaker& steps)
     : log_(log),
       market_(market),
       records_(records),
       sites_(sites),
       connections_(connections),
+      arrivals_(arrivals),
       steps_(steps) {}
 
 void LoanDesk::site_up(const std::string& site) {
@@ -67,8 +68,50 @@ Status LoanDesk::heard_job(uint64_t number, const std::string& site, const wire:
     // A job whose record is set aside would be a new job, and pay once more.
     if (records_.state().is_aside(kind_job, id.text())) return {};
     TRY(records_.recall(id));
-    const auto who = sites_.guest_site(site);
+    const auto waits = arriving_.find({site, id});
+    if (waits != arriving_.end()) {
+        waits->second = {number, std::move(word)};
+        return {};
+    }
+    const bool comes = !market_.find(id) || market_.comes_again(word);
+    if (!comes || word.report.phase == JobPhase::finished || of_site(id.home).site != site)
+        return take_job(number, site, word, {});
+    arrives(number, site, word);
+    return {};
+}
+
+// Each job that comes is asked about by the names of its own site, as when an offer was asked for.
+void LoanDesk::arrives(uint64_t number, const std::string& site, const SiteJob& word) {
+    const JobReport& r = word.report;
+    const JobId there{NodeName(of_site(r.id.home).rest), r.id.seq};
+    const std::pair key{site, r.id};
+    arriving_[key] = {number, word};
+    const program_words::Guest guest{site, there, r.user, told_to_sites(r.terms), word.token};
+    arrivals_.ask(guest, [this, key, guest](const Result<market::SiteGuests::Leave>& leave) {
+        const auto node = arriving_.extract(key);
+        if (!node) return;
+        const auto& [connection, newest] = node.mapped();
+        const JobReport& now = newest.report;
+        // The job that comes must be as it was asked about.
+        const bool is_same = now.user == guest.user && told_to_sites(now.terms) == guest.terms &&
+                             newest.token == guest.token;
+        if (!is_same && now.phase != JobPhase::finished)
+            return arrives(connection, key.first, newest);
+        if (leave || now.phase == JobPhase::finished)
+            (void)take_job(connection, key.first, newest,
+                           leave ? *leave : market::SiteGuests::Leave{});
+        else
+            refuse(connection, key.first, newest, leave.error());
+        steps_.wake();
+    });
+}
+
+Status LoanDesk::take_job(uint64_t number, const std::string& site, const SiteJob& word,
+                          market::SiteGuests::Leave leave) {
+    const JobId& id = word.report.id;
+    auto who = sites_.guest_site(site);
     if (!who) return {};  // it is no peer any more
+    who->leave = std::move(leave);
     // Whether a job that runs there could come is asked of a copy of the market.
     const bool comes = !market_.find(id) || market_.comes_again(word);
     const bool asks = word.report.phase == JobPhase::frozen && comes;
@@ -76,13 +119,17 @@ Status LoanDesk::heard_job(uint64_t number, const std::string& site, const wire:
         asks && !sites_.charge(site, Sites::plan_cost, market_.jobs().size())
             ? fail(CauseCode::too_many, "your site asks too much: again in a moment")
             : market_.site_job(*who, word, Loop::now());
-    if (taken) return {};
-    log_.limited("guest " + site, Loop::now(), Level::info, "a job of another site is not taken",
-                 {{"JOB", id.text()}, {"site", site}, {"WHY", taken.error()}});
-    records_.state().journal().then([this, number, no = refusal(id, taken.error(), word.number)] {
-        connections_.send(number, no);
-    });
+    if (!taken) refuse(number, site, word, taken.error());
     return {};
+}
+
+void LoanDesk::refuse(uint64_t number, const std::string& site, const SiteJob& word,
+                      const Error& why) {
+    const JobId& id = word.report.id;
+    log_.limited("guest " + site, Loop::now(), Level::info, "a job of another site is not taken",
+                 {{"JOB", id.text()}, {"site", site}, {"WHY", why}});
+    records_.state().journal().then(
+        [this, number, no = refusal(id, why, word.number)] { connections_.send(number, no); });
 }
 
 Status LoanDesk::heard_order(uint64_t number, const std::string& site, const wire::Frame& f) {

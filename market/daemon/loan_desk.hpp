@@ -9,9 +9,12 @@
 // two have been apart. Owned by Marketd.
 #pragma once
 
+#include <map>
 #include <string>
+#include <utility>
 
 #include "market/core/market.hpp"
+#include "market/daemon/arrival_desk.hpp"
 #include "market/daemon/market_records.hpp"
 #include "market/daemon/sites.hpp"
 
@@ -20,7 +23,7 @@ namespace souk {
 class LoanDesk {
   public:
     LoanDesk(Log& log, market::Market& market, MarketRecords& records, Sites& sites,
-             Connections& connections, StepTaker& steps);
+             Connections& connections, ArrivalDesk& arrivals, StepTaker& steps);
 
     void site_up(const std::string& site);
     void site_down(const std::string& site);
@@ -34,7 +37,15 @@ class LoanDesk {
     void send(const market::Send& message);
 
   private:
+    struct Arriving {
+        uint64_t connection = 0;
+        SiteJob word;
+    };
     Status heard_job(uint64_t number, const std::string& site, const wire::Frame& frame);
+    void arrives(uint64_t number, const std::string& site, const SiteJob& word);
+    Status take_job(uint64_t number, const std::string& site, const SiteJob& word,
+                    market::SiteGuests::Leave leave);
+    void refuse(uint64_t number, const std::string& site, const SiteJob& word, const Error& why);
     Status heard_order(uint64_t number, const std::string& site, const wire::Frame& frame);
     template <class T>
     void say(const std::string& site, const T& word);
@@ -44,7 +55,10 @@ class LoanDesk {
     MarketRecords& records_;
     Sites& sites_;
     Connections& connections_;
+    ArrivalDesk& arrivals_;
     StepTaker& steps_;
+    // Words about jobs that come, as long as the operator's programs are asked: the newest of each.
+    std::map<std::pair<std::string, JobId>, Arriving> arriving_;
 };
 
 }  // namespace souk

@@ -49,8 +49,11 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       questions_(loop, market_, records_, connections_),
       sites_(loop, log, config, records_.state(), connections_, replies_, *this),
       accounts_(loop, log, market_, records_, sites_, warnings_, *this),
-      offers_(loop, market_, sites_, connections_, records_.state(), *this),
-      loans_(log, market_, records_, sites_, connections_, *this),
+      programs_(loop, log, config),
+      submits_(loop, market_, programs_.submit, *this),
+      arrivals_(programs_.arrival, programs_.users),
+      offers_(loop, market_, sites_, connections_, records_.state(), arrivals_, programs_, *this),
+      loans_(log, market_, records_, sites_, connections_, arrivals_, *this),
       web_(log, config, trust_, replies_),
       figures_(config, market_, records_, connections_, trust_, decisions_, warnings_,
                decision_log_, program_) {}
@@ -61,6 +64,7 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
                StateDb::open(config.state, market_schema_version, market_schema_oldest));
     std::unique_ptr<Marketd> daemon(new Marketd(loop, log, config, std::move(db)));
     TRY(daemon->web_.check_user());
+    TRY(daemon->programs_.check());
     TRY(daemon->load());
     TRY(daemon->trust_.open());
     TRY(daemon->accounts_.open());
@@ -367,6 +371,8 @@ void Marketd::drain() {
     reports_.close();
     waits_.close();
     questions_.close();
+    submits_.close();
+    programs_.close();
     offers_.close();
     accounts_.close();
     sites_.close();
@@ -410,6 +416,7 @@ void Marketd::step() {
     records_.store(out.store);
     const bool more_quotes = quotes_.answer([this](const auto& asked) { quote(asked); }, Loop::now);
     // An answer may give a job away: that is told when it is stored, in the next step.
+    submits_.look();
     loans_.tell();
     accounts_.tell();
     const bool more_offers = offers_.answer();

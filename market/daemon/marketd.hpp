@@ -15,7 +15,8 @@
 //
 // It composes objects that each own their part, in the headers of their names: Connections,
 // MarketRecords, MarketTrust, LedgerKeeper, ReportDesk, OperatorWaits, NodeQuestions, Sites,
-// SiteAccounts, OfferDesk, LoanDesk, WebDesk, MarketFigures.
+// SiteAccounts, OperatorPrograms, SubmitDesk, ArrivalDesk, OfferDesk, LoanDesk, WebDesk,
+// MarketFigures.
 #pragma once
 
 #include <memory>
@@ -29,6 +30,7 @@
 #include "kernel/sys/net/metrics_page.hpp"
 #include "market/core/market.hpp"
 #include "market/core/transfer_pace.hpp"
+#include "market/daemon/arrival_desk.hpp"
 #include "market/daemon/config.hpp"
 #include "market/daemon/connections.hpp"
 #include "market/daemon/decision_shell.hpp"
@@ -40,12 +42,14 @@
 #include "market/daemon/market_trust.hpp"
 #include "market/daemon/node_questions.hpp"
 #include "market/daemon/offer_desk.hpp"
+#include "market/daemon/operator_programs.hpp"
 #include "market/daemon/operator_waits.hpp"
 #include "market/daemon/report_desk.hpp"
 #include "market/daemon/site_accounts.hpp"
 #include "market/daemon/sites.hpp"
 #include "market/daemon/solver_program.hpp"
 #include "market/daemon/step_taker.hpp"
+#include "market/daemon/submit_desk.hpp"
 #include "market/daemon/web_desk.hpp"
 #include "market/wire/plan_reply.hpp"
 #include "market/wire/quote_desk.hpp"
@@ -128,6 +132,9 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     NodeQuestions questions_;
     Sites sites_;
     SiteAccounts accounts_;
+    OperatorPrograms programs_;
+    SubmitDesk submits_;
+    ArrivalDesk arrivals_;
     OfferDesk offers_;
     LoanDesk loans_;
     WebDesk web_;

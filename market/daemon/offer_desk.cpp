@@ -50,20 +50,23 @@ bool is_away(const market::Job& job) {
 // Nothing keeps it back now, and it has no place here.
 bool is_free(const market::Market& market, const market::Job& job) {
     if (job.phase() != JobPhase::waiting) return market.lent().may_move(job);
-    return job.reported && !market.may_not_run(*job.user) && job.record.report.waits_for.empty() &&
-           !job.record.cancel && job.record.hold == market::Hold::none && !job.once &&
-           !job.record.order;
+    return job.reported && !market::SubmitFilter::keeps(job) && !market.may_not_run(*job.user) &&
+           job.record.report.waits_for.empty() && !job.record.cancel &&
+           job.record.hold == market::Hold::none && !job.once && !job.record.order;
 }
 
 }  // namespace
 
 OfferDesk::OfferDesk(Loop& loop, market::Market& market, Sites& sites, Connections& connections,
-                     JournalDb& state, StepTaker& steps)
+                     JournalDb& state, ArrivalDesk& arrivals, OperatorPrograms& programs,
+                     StepTaker& steps)
     : loop_(loop),
       market_(market),
       sites_(sites),
       connections_(connections),
       state_(state),
+      arrivals_(arrivals),
+      programs_(programs),
       steps_(steps),
       waiting_(static_cast<uint64_t>(unix_now().ns)),
       running_(static_cast<uint64_t>(unix_now().ns), OfferRounds::of_running) {}
@@ -125,16 +128,68 @@ void OfferDesk::take_ended(OfferRounds& rounds, Nanos now) {
         const market::Job* const job = market_.find(id);
         const OfferRounds::Round* const round = rounds.of(id);
         if (!job || !round || round->is_open) continue;
-        if (round->chosen)
-            give(rounds, *job, round->answers[*round->chosen], now);
-        else if (round->wish.move)
-            market_.say_of_sites(id, market::SiteMoves::no_gain(*round));
+        if (!ask_program(rounds, *job, *round)) conclude(rounds, *job, *round, false, now);
     }
+}
+
+void OfferDesk::conclude(const OfferRounds& rounds, const market::Job& job,
+                         const OfferRounds::Round& round, bool by_program, Nanos now) {
+    if (round.chosen)
+        give(rounds, job, round.answers[*round.chosen], by_program, now);
+    else if (round.wish.move)
+        market_.say_of_sites(job.id(), market::SiteMoves::no_gain(round));
+}
+
+// The metric chooses among the offers that the market itself would take. Whether a job that runs
+// moves is said by the other program, which may choose any that is not above the job's price.
+bool OfferDesk::ask_program(OfferRounds& rounds, const market::Job& job,
+                            const OfferRounds::Round& round) {
+    const bool reroutes = round.wish.move && programs_.reroute.is_set();
+    AskedProgram& program = reroutes ? programs_.reroute : programs_.metric;
+    std::vector<size_t> which;
+    for (size_t i = 0; i < round.answers.size(); ++i) {
+        const auto& [site, offer] = round.answers[i];
+        if (offer && is_usable({site, *offer}, round.wish, !reroutes)) which.push_back(i);
+    }
+    if (!program.is_set() || which.empty()) return false;
+    const JobId id = job.id();
+    const std::string owner = id.home + "/" + std::to_string(job.record.report.uid);
+    std::string question = reroutes ? program_words::ask_reroute(job, round, which)
+                                    : program_words::ask_metric(job, round, which);
+    return program.ask(
+        owner, [question = std::move(question)] { return question; },
+        [this, &rounds, id, number = round.number, which](const Result<std::string>& answer) {
+            chosen_by(rounds, id, number, which, answer);
+        });
+}
+
+void OfferDesk::chosen_by(OfferRounds& rounds, const JobId& id, uint64_t number,
+                          const std::vector<size_t>& which, const Result<std::string>& answer) {
+    const market::Job* const job = market_.find(id);
+    const OfferRounds::Round* const round = rounds.of(id);
+    if (!job || !round || round->number != number || round->is_open) return;
+    const bool reroutes = round->wish.move && programs_.reroute.is_set();
+    AskedProgram& program = reroutes ? programs_.reroute : programs_.metric;
+    const Nanos now = Loop::now();
+    if (!answer) return conclude(rounds, *job, *round, false, now);
+    std::vector<std::string> sites;
+    for (const size_t i : which) sites.push_back(round->answers[i].site);
+    const auto word = reroutes ? program_words::rerouted(*answer, sites)
+                               : program_words::least_of(*answer, sites);
+    if (!word) {
+        program.note_nonsense(word.error());
+        return conclude(rounds, *job, *round, false, now);
+    }
+    rounds.choose(id, number, word->at ? std::optional(which[*word->at]) : std::nullopt);
+    if (!word->at)
+        return market_.say_of_sites(id, market::Reason(market::ReasonCode::site_no_gain)
+                                            .with(market::Figure::cause, word->why));
+    conclude(rounds, *job, *round, reroutes, now);
 }
 
 // The best offer is taken: of a job that waits while its place is kept.
 void OfferDesk::give(const OfferRounds& rounds, const market::Job& job,
-                     const OfferRounds::Answer& best, Nanos now) {
+                     const OfferRounds::Answer& best, bool by_program, Nanos now) {
     const JobId id = job.id();
     const bool waits = &rounds == &waiting_;
     const JobTerms& terms = job.record.report.terms;  // they may have changed meanwhile
@@ -144,10 +199,14 @@ void OfferDesk::give(const OfferRounds& rounds, const market::Job& job,
     if (waits && (!market::SiteMoves::waits(job) || !is_free(market_, job))) return;
     const bool begins = waits && job.phase() == JobPhase::waiting;
     const auto home = at_home_.find(id);
-    if (best.site.empty() && home == at_home_.end()) return;
-    const Status goes = best.site.empty() ? market_.move_home(id, home->second, now)
-                        : begins          ? market_.lend(id, best.site, now)
-                                          : market_.move_for_gain(id, best.site, *best.offer, now);
+    if (best.site.empty() && home == at_home_.end()) {
+        go_home_[id] = by_program;  // a program was asked meanwhile: what would it get there now?
+        return steps_.wake();
+    }
+    const Status goes = best.site.empty() ? market_.move_home(id, home->second, now, by_program)
+                        : begins
+                            ? market_.lend(id, best.site, now)
+                            : market_.move_for_gain(id, best.site, *best.offer, now, by_program);
     if (goes) {
         running_.begin_anew(id, now);
         steps_.wake();
@@ -160,8 +219,9 @@ void OfferDesk::give(const OfferRounds& rounds, const market::Job& job,
 // The sites that may be asked about the job now.
 std::vector<std::string> OfferDesk::sites_for(const market::Job& job, Nanos now) const {
     std::vector<std::string> sites = sites_.that_let_come(*job.record.report.terms.sites);
-    std::erase_if(sites,
-                  [&](const std::string& site) { return !market_.lent().may_go(job, site, now); });
+    std::erase_if(sites, [&](const std::string& site) {
+        return !market_.lent().may_go(job, site, now) || market::SubmitFilter::is_barred(job, site);
+    });
     return sites;
 }
 
@@ -170,8 +230,12 @@ void OfferDesk::ask(OfferRounds& rounds, const market::Job& job,
     const JobReport& report = job.record.report;
     // Nothing is kept for one that only might move.
     const Nanos hold = &rounds == &waiting_ ? offers_hold : Nanos{};
-    const SiteAsk ask{rounds.begin(job.id(), sites, market_.site_wish(job, now), now), job.id(),
-                      report.user, told_to_sites(report.terms), hold};
+    const SiteAsk ask{rounds.begin(job.id(), sites, market_.site_wish(job, now), now),
+                      job.id(),
+                      report.user,
+                      told_to_sites(report.terms),
+                      hold,
+                      job.record.filter->token};
     for (const std::string& site : sites) sites_.send(site, ask);
 }
 
@@ -254,29 +318,41 @@ Result<std::string> OfferDesk::list(const wire::CtlRequest& request) const {
 Status OfferDesk::asked(uint64_t number, const Connection& c, const wire::Frame& f) {
     TRY_ASSIGN(SiteAsk ask, wire::unpack<SiteAsk>(f.body));
     const auto waiting = std::ranges::count(questions_, c.node, &Question::site);
-    if (waiting >= questions_most ||
+    if (waiting + before_filter_[c.node] >= questions_most ||
         !sites_.charge(c.node, Sites::plan_cost, market_.jobs().size())) {
-        SiteOffer no;
-        no.number = ask.number;
-        no.why = Cause(CauseCode::too_many, "your site asks too much: again in a moment");
-        connections_.send(number, no);
+        no(number, ask.number, {CauseCode::too_many, "your site asks too much: again in a moment"});
         return {};
     }
-    questions_.push_back({number, c.node, std::move(ask)});
-    steps_.wake();
+    ++before_filter_[c.node];
+    const program_words::Guest guest{c.node, ask.job, ask.user, told_to_sites(ask.terms),
+                                     ask.token};
+    arrivals_.ask(guest, [this, number, site = c.node, ask](const auto& leave) {
+        if (--before_filter_[site] == 0) before_filter_.erase(site);
+        if (!leave) return no(number, ask.number, leave.error());
+        questions_.push_back({number, site, ask, *leave});
+        steps_.wake();
+    });
     return {};
+}
+
+void OfferDesk::no(uint64_t connection, uint64_t number, Cause why) {
+    SiteOffer offer;
+    offer.number = number;
+    offer.why = std::move(why);
+    connections_.send(connection, offer);
 }
 
 // Each takes as long as a decision.
 bool OfferDesk::answer() {
     const Nanos until = Loop::now() + Nanos::from_ms(5);
     they_are_back(Loop::now());
-    if (!own_.empty()) answer_own(Loop::now());
+    if (!own_.empty() || !go_home_.empty()) answer_own(Loop::now());
     while (!questions_.empty()) {
         const Question q = std::move(questions_.front());
         questions_.pop_front();
-        const auto site = sites_.guest_site(q.site);
+        auto site = sites_.guest_site(q.site);
         if (!site) continue;  // it is no peer any more
+        site->leave = q.leave;
         const SiteOffer offer = market_.offer(*site, q.ask, Loop::now());
         state_.journal().then([this, to = q.connection, offer] { connections_.send(to, offer); });
         if (Loop::now() >= until) break;
@@ -303,6 +379,15 @@ void OfferDesk::answer_own(Nanos now) {
         const auto place = market_.place_at_home(*job, now);
         if (place) at_home_[id] = *place;
         (void)running_.answer("", market::SiteMoves::offer_of(place, round->number), now);
+    }
+    for (const auto& [id, by_program] : std::exchange(go_home_, {})) {
+        const market::Job* const job = market_.find(id);
+        const OfferRounds::Round* const round = running_.of(id);
+        if (!job || !round || !round->chosen || !market::SiteMoves::may_gain(*job)) continue;
+        const auto place = market_.place_at_home(*job, now);
+        if (!place) continue;
+        at_home_[id] = *place;
+        give(running_, *job, round->answers[*round->chosen], by_program, now);
     }
     look();  // gives them away, if they are worth it
     at_home_.clear();

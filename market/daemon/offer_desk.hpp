@@ -16,6 +16,8 @@
 
 #include "market/core/market.hpp"
 #include "market/core/offer_rounds.hpp"
+#include "market/daemon/arrival_desk.hpp"
+#include "market/daemon/operator_programs.hpp"
 #include "market/daemon/sites.hpp"
 
 namespace souk {
@@ -23,7 +25,8 @@ namespace souk {
 class OfferDesk {
   public:
     OfferDesk(Loop& loop, market::Market& market, Sites& sites, Connections& connections,
-              JournalDb& state, StepTaker& steps);
+              JournalDb& state, ArrivalDesk& arrivals, OperatorPrograms& programs,
+              StepTaker& steps);
 
     // All jobs that wait are looked at.
     void start();
@@ -45,10 +48,12 @@ class OfferDesk {
     bool answer();
 
   private:
+    void no(uint64_t connection, uint64_t number, Cause why);
     struct Question {
         uint64_t connection = 0;
         std::string site;
         SiteAsk ask;
+        market::SiteGuests::Leave leave = {};
     };
     void ask_about(const JobId& id, Nanos now);
     void ask_for_gain(const JobId& id, Nanos now);
@@ -58,8 +63,14 @@ class OfferDesk {
     void say_until_when(const market::Job& job, Nanos now);
     std::vector<std::string> sites_for(const market::Job& job, Nanos now) const;
     void take_ended(OfferRounds& rounds, Nanos now);
+    void conclude(const OfferRounds& rounds, const market::Job& job,
+                  const OfferRounds::Round& round, bool by_program, Nanos now);
     void give(const OfferRounds& rounds, const market::Job& job, const OfferRounds::Answer& best,
-              Nanos now);
+              bool by_program, Nanos now);
+    // False: no program of the operator's has a say in it.
+    bool ask_program(OfferRounds& rounds, const market::Job& job, const OfferRounds::Round& round);
+    void chosen_by(OfferRounds& rounds, const JobId& id, uint64_t number,
+                   const std::vector<size_t>& which, const Result<std::string>& answer);
     void look();
     void answer_own(Nanos now);
     void they_are_back(Nanos now);
@@ -69,12 +80,17 @@ class OfferDesk {
     Sites& sites_;
     Connections& connections_;
     JournalDb& state_;
+    ArrivalDesk& arrivals_;
+    OperatorPrograms& programs_;
     StepTaker& steps_;
     OfferRounds waiting_, running_;
     OfferTurns turns_;
     std::deque<Question> questions_;
-    std::deque<JobId> own_;                          // jobs at peers: what would they get at home
-    std::map<JobId, market::Quote::Place> at_home_;  // this, while it is looked at
+    std::map<std::string, ptrdiff_t> before_filter_;  // of each peer, which wait for the filter
+    std::deque<JobId> own_;                           // jobs at peers: what would they get at home
+    std::map<JobId, market::Quote::Place> at_home_;   // this, while it is looked at
+    // They are to go home, and their places there are looked for: is it a program's word?
+    std::map<JobId, bool> go_home_;
     Timer timer_;
 };
 

@@ -88,7 +88,7 @@ def test_what_comes_along_is_there(prefix):
                  "share/doc/souk/docs/move.md", "lib/sysusers.d/souk.conf",
                  "lib/tmpfiles.d/souk.conf", "include/souk.h", "lib/libsouk.so.0",
                  "lib/pkgconfig/souk.pc", "lib/python3/dist-packages/souk.py",
-                 "lib/souk/souk-init", "lib/souk/souk-files",
+                 "lib/souk/souk-ask", "lib/souk/souk-init", "lib/souk/souk-files",
                  "lib/souk/souk-handshake", "lib/souk/souk-inspect", "lib/souk/souk-root",
                  "lib/souk/souk-demo"):
         assert (prefix / path).exists(), path

@@ -3,8 +3,8 @@
 import pathlib
 
 PROGRAMS = ["agentd", "clustersim", "marketctl", "marketd", "marketsim", "mmon", "pvdctl", "solver",
-            "souk", "souk-files", "souk-handshake", "souk-init", "souk-inspect", "souk-ledger",
-            "souk-exec", "souk-root", "souk-web", "srun", "testload"]
+            "souk", "souk-ask", "souk-exec", "souk-files", "souk-handshake", "souk-init",
+            "souk-inspect", "souk-ledger", "souk-root", "souk-web", "srun", "testload"]
 
 
 def test_every_program_says_its_version_and_it_is_one(tool):

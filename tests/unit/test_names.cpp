@@ -77,7 +77,7 @@ START_TEST(every_value_of_the_market_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(market::Cause::placed, market::Cause::near_files), 13);
     ck_assert_uint_eq(names(market::Receipt::Kind::use, market::Receipt::Kind::settlement), 11);
     ck_assert_uint_eq(names(market::PromiseEnd::none, market::PromiseEnd::cannot_move), 9);
-    ck_assert_uint_eq(names(market::Input::started, market::Input::site_note), 23);
+    ck_assert_uint_eq(names(market::Input::started, market::Input::filtered), 24);
     ck_assert_text(to_string(market::StoreOp{market::ErasePrice{}}), "erase_price");
     ck_assert_text(to_string(market::StoreOp{market::EraseNode{}}), "erase_node");
     ck_assert_uint_eq(names(MoveForm::stop_and_copy, MoveForm::post_copy), 3);

@@ -101,6 +101,34 @@ START_TEST(the_most_exact_line_of_the_owners_file_counts) {
 }
 END_TEST
 
+START_TEST(an_account_that_the_market_names_counts_where_the_owner_says_nothing) {
+    const auto of = [](const char* account, const char* name = "eve") {
+        Principal who = user(name, 7, "lab");
+        who.said = name;
+        who.account = account;
+        return who;
+    };
+    const UserMap none = map_of("far/* = *");
+    ck_as(none.begins(of("bob"), machine), 1002, 1002, {1002});
+    ck_nobody(none.begins(of(""), machine), "nobody here");
+    ck_nobody(none.begins(of("nemo"), machine), "whom this machine lacks");
+    ck_nobody(none.begins(of("root"), machine), "guest_uid_min");
+    ck_nobody(none.begins(of("last"), machine), "guest_uid_min");
+    for (const char* text : {"lab/* = guest", "lab/eve = guest", "* = guest"})
+        ck_as(map_of(text).begins(of("bob"), machine), 5000, 5000, {5000});
+    for (const char* text : {"lab/* = -", "lab/eve = -", "* = -"})
+        ck_nobody(map_of(text).begins(of("bob"), machine), "nobody here");
+    // The users of the market's own realm are who they are.
+    Principal own = user("alice", 1001);
+    own.account = "bob";
+    ck_as(none.begins(own, machine), 1001, 1001, {1001, 2000});
+    // Another name than the one that was vouched for, of whom the owner says that he is nobody.
+    Principal other = of("bob", "alice");
+    other.said = "mallory";
+    ck_nobody(map_of("lab/mallory = -").begins(other, machine), "nobody here");
+}
+END_TEST
+
 START_TEST(a_name_that_nobody_has_vouched_for_takes_and_gives_nothing) {
     const auto map =
         UserMap::parse("uni/alice = bob\nlab/mallory = -\nlab/* = *\n", {"uni", 1000, {"*"}});
@@ -251,7 +279,8 @@ START_TEST(owners_are_users_by_name_and_members_of_groups) {
 }
 END_TEST
 
-UNIT_SUITE(user_map, owners_are_users_by_name_and_members_of_groups,
+UNIT_SUITE(user_map, an_account_that_the_market_names_counts_where_the_owner_says_nothing,
+           owners_are_users_by_name_and_members_of_groups,
            users_of_the_markets_own_realm_are_the_same_and_others_are_nobody,
            the_most_exact_line_of_the_owners_file_counts,
            a_name_that_nobody_has_vouched_for_takes_and_gives_nothing,

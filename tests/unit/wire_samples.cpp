@@ -256,6 +256,7 @@ END SAMPLE(Ticket) Ticket v{d.id(),
 v.keys.resize(r.below(4));
 for (auto& key : v.keys) key = d.bytes(64);
 v.realm = d.line(255);
+v.account = d.line(255);
 return v;
 END SAMPLE(JobNote) return {
     d.id(),      {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(),
@@ -281,7 +282,8 @@ END SAMPLE(SiteTerms) return {
     d.line(),
     {d.up_to(money_max.micro)},
     d.flag() ? std::optional(Money{d.up_to(money_max.micro)}) : std::nullopt};
-END SAMPLE(SiteAsk) return {d.counter(), d.id(), d.node(), d.terms(), {d.up_to(INT64_MAX / 10)}};
+END SAMPLE(SiteAsk) return {d.counter(),  d.id(), d.node(), d.terms(), {d.up_to(INT64_MAX / 10)},
+                            d.line(1'024)};
 END SAMPLE(SiteOffer) return {d.counter(),
                               d.cause(),
                               {d.up_to(money_max.micro)},
@@ -289,7 +291,8 @@ END SAMPLE(SiteOffer) return {d.counter(),
                               {d.up_to(INT64_MAX / 10)},
                               {d.up_to(INT64_MAX / 10)}};
 END SAMPLE(PeerSites) return {d.line(255), d.places()};
-END SAMPLE(SiteJob) SiteJob v{sample<JobReport>(r), d.node_or_none(), d.address(), d.counter()};
+END SAMPLE(SiteJob) SiteJob v{sample<JobReport>(r), d.node_or_none(), d.address(), d.counter(),
+                              d.line(1'024)};
 return v;
 END SAMPLE(SiteFailed) SiteFailed v{sample<OrderFailed>(r)};
 return v;

@@ -4,10 +4,26 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
 
 #include "kernel/sys/host/installation.hpp"
 
 namespace souk {
+namespace {
+
+// Others could put something else in its place, or have.
+bool may_be_changed(const struct stat& st, uint32_t own, bool is_directory) {
+    const bool is_owned = st.st_uid == 0 || st.st_uid == own;
+    const bool is_shared = (st.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    return !is_owned || (is_shared && !(is_directory && (st.st_mode & S_ISVTX) != 0));
+}
+
+}  // namespace
 
 Result<Pidfd> start_program(const std::string& name, const std::vector<std::string>& words,
                             const std::vector<int>& fds, bool session) {
@@ -41,6 +57,25 @@ Result<Pidfd> start_program(const std::string& name, const std::vector<std::stri
     ::posix_spawnattr_destroy(&attributes);
     if (code != 0) return fail_errno("run " + all[0], code);
     return Pidfd::open(pid);
+}
+
+Status check_program(const std::string& path, uint32_t own) {
+    if (!path.starts_with('/')) return fail(path + ": not an absolute path");
+    char real[PATH_MAX];
+    if (!::realpath(path.c_str(), real)) return fail_errno(path, errno);
+    struct stat st {};
+    if (::stat(real, &st) != 0) return fail_errno(path, errno);
+    if (!S_ISREG(st.st_mode) || (st.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) == 0)
+        return fail(path + ": not an executable file");
+    if (may_be_changed(st, own, false))
+        return fail(path + ": others than root may change it (chown root, chmod go-w)");
+    for (std::string at = real; at != "/";) {
+        at.resize(std::max<size_t>(1, at.rfind('/')));
+        if (::stat(at.c_str(), &st) != 0) return fail_errno(at, errno);
+        if (may_be_changed(st, own, true))
+            return fail(path + ": others than root may change its directory " + at);
+    }
+    return {};
 }
 
 }  // namespace souk

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Starts another program of this installation as a process of its own.
+// Starts another program of this installation as a process of its own, and looks at executables of
+// others.
 #pragma once
 
 #include <csignal>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,5 +22,9 @@ Result<Pidfd> start_program(const std::string& name, const std::vector<std::stri
 // Kills a program for a process that may not do so itself.
 using EndProgram = std::function<void(const Pidfd&)>;
 inline void kill_program(const Pidfd& program) { (void)program.signal(SIGKILL); }
+
+// Says in one line why an executable that somebody has named is not to be run: it is none, or
+// others than root and `own`, the user who runs it, may change it.
+Status check_program(const std::string& path, uint32_t own);
 
 }  // namespace souk

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/submit_filter.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernel/base/text.hpp"
+
+namespace souk::market {
+namespace {
+
+// Joins what its user needs and what the filter has added.
+std::string joint_needs(const Job& job) {
+    const std::string& own = *job.record.report.terms.needs;
+    const std::string& added = job.record.filter->needs;
+    if (added.empty()) return {};
+    return own.empty() ? added : "(" + own + ") and (" + added + ")";
+}
+
+}  // namespace
+
+Reason SubmitFilter::why(const Job& job) {
+    const FilterWord& word = *job.record.filter;
+    if (word.state == FilterWord::State::refused)
+        return Reason(ReasonCode::filter_refused).with(Figure::cause, word.why);
+    if (word.state != FilterWord::State::asked) return {};
+    if (word.why.empty()) return ReasonCode::filter_asked;
+    return Reason(ReasonCode::filter_silent).with(Figure::cause, word.why);
+}
+
+bool SubmitFilter::is_barred(const Job& job, const std::string& site) {
+    const std::string& bars = job.record.filter->bars;
+    if (bars.empty()) return false;
+    const std::vector<std::string> sites = comma_parts(bars);
+    return bars == "any" || std::ranges::find(sites, site) != sites.end();
+}
+
+void SubmitFilter::changed(Job& job) {
+    job.joint_needs = joint_needs(job);
+    book_.save(job);
+    work_.touch(job);
+    notes_.of(job);
+}
+
+void SubmitFilter::resume(Job& job) {
+    if (keeps(job) && !context_.options.submit_filter) {
+        job.record.filter.clear();
+        book_.save(job);
+    }
+    job.joint_needs = joint_needs(job);
+    if (job.record.filter->state == FilterWord::State::asked) due_.insert(job.id());
+}
+
+void SubmitFilter::ask(Job& job) {
+    job.record.filter = FilterWord{};
+    job.record.filter.edit().state = FilterWord::State::asked;
+    due_.insert(job.id());
+    changed(job);
+}
+
+void SubmitFilter::came(Job& job) {
+    if (context_.options.submit_filter && of_site(job.id().home).site.empty()) ask(job);
+}
+
+void SubmitFilter::reported(Job& job, const JobTerms& before) {
+    const JobReport& r = job.record.report;
+    const bool is_new = r.terms != before && r.phase == JobPhase::waiting && !is_lent(job) &&
+                        job.record.filter->state != FilterWord::State::asked;
+    if (is_new && context_.options.submit_filter && of_site(job.id().home).site.empty())
+        return ask(job);
+    if (!job.record.filter->needs.empty()) job.joint_needs = joint_needs(job);
+    // It runs already, and goes on.
+    if (keeps(job) && r.phase != JobPhase::waiting) (void)let_pass(job);
+}
+
+bool SubmitFilter::answered(Job& job, FilterWord word) {
+    if (job.record.filter->state != FilterWord::State::asked) return false;
+    job.record.filter = std::move(word);
+    if (job.record.filter->hold && job.record.hold == Hold::none) job.record.hold = Hold::frozen;
+    changed(job);
+    return true;
+}
+
+bool SubmitFilter::silent(Job& job, const std::string& why) {
+    if (job.record.filter->state != FilterWord::State::asked) return false;
+    if (job.record.filter->why == why) return true;
+    job.record.filter.edit().why = why;
+    changed(job);
+    return true;
+}
+
+bool SubmitFilter::let_pass(Job& job) {
+    if (!keeps(job)) return false;
+    job.record.filter = FilterWord{};
+    job.record.filter.edit().state = FilterWord::State::passed;
+    changed(job);
+    return true;
+}
+
+}  // namespace souk::market
