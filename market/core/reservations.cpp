@@ -363,7 +363,6 @@ void Reservations::ask(const JobId& id, Nanos unix, std::set<std::string>& gangs
     if (!b.asks() || !job.reported || settling_.is_on()) return;
     if (c.is_sold() && covers(c, job, unix)) return;
     const bool late = !b.promise && b.start.ns > 0 && b.start + b.span <= unix;
-    if (SubmitFilter::keeps(job)) return;
     if (late) return put(job, Booked::no, {});
     std::vector<Job*> all{&job};
     if (is_component(job)) {

@@ -623,7 +623,7 @@ def test_a_quote_for_several_jobs_says_how_many_run_where_and_what_all_cost(star
         "Now": "3 of 4 jobs run, in place of 2 jobs; another waits: outbid; 41 would win a place",
         "1 job": "n2 (speed 80) at 12.5 per CPU-hour",
         "2 jobs": "n3 (speed 60) at 7 per CPU-hour",
-        "All an hour": "26.5", "All for": "a bid of 44", "Prices of": "24h00m, for one job",
+        "All an hour": "26.5", "All for": "a bid of 44", "Prices of": "24h00m, for one of them",
         "a place": "100% of the time, at this bid"}
 
 
