@@ -322,7 +322,7 @@ void Reading::add_place(Settings& all) {
          "This node's gateway: a node of its site with `relay = true`, by which those reach this "
          "one who cannot connect to it, such as when it is behind NAT (docs/sites.md). The name is "
          "looked up when the daemon starts.",
-         "\"gateway.example.org:7071\"", "none: all others reach this node"},
+         "\"192.0.2.1:7071\"", "none: all others reach this node"},
         {"relay", boolean(c.relay),
          "This node is a gateway: it relays connections to nodes of its site that name it as "
          "theirs.",

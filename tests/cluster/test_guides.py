@@ -35,6 +35,7 @@ ELSEWHERE = [
     ("souk setup market", "tools/test_setup.py", 'souk", "setup", "market"'),
     ("souk setup addresses", "tools/test_setup.py", '"setup", "addresses"'),
     ("souk setup node --join", "cluster/test_trust.py", '"setup", "node", "--join"'),
+    ("souk setup gateway --join", "cluster/test_setup_person.py", '("gateway", "on_market'),
     ("souk token create", "cluster/test_trust.py", '"token", "create"'),
     ("souk operator add", "cluster/test_operators.py", '"operator", "add"'),
     ("marketctl --cert ~/ada", "cluster/test_operators.py", "--cert"),
