@@ -107,7 +107,7 @@ Result<Job*> JobReports::let_in(const NodeName& node, const JobReport& report, N
     job.record.arrived =
         std::max(Nanos{1}, book_.meta().arrivals ? unix : std::min(unix, report.submitted));
     claims::keep_ties(job.record.report, report);  // these hold for good
-    if (report.phase == JobPhase::waiting) filter_.came(job);
+    if (report.phase == JobPhase::waiting || report.phase == JobPhase::frozen) filter_.came(job);
     return &job;
 }
 

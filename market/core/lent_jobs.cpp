@@ -7,6 +7,7 @@
 
 #include "kernel/base/text.hpp"
 #include "market/core/claims.hpp"
+#include "market/core/submit_filter.hpp"
 
 namespace souk::market {
 namespace {
@@ -99,8 +100,9 @@ Loan LentJobs::begun(const Job& job, const std::string& site, bool by_markets) c
 Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
     const JobReport& r = job.record.report;
     // An operator's wish names a place here.
-    if (!may_go(job, site, now) || r.phase != JobPhase::waiting || job.record.order ||
-        !job.reported || job.once || must_stop(job))
+    if (!may_go(job, site, now) || SubmitFilter::is_barred(job, site) ||
+        r.phase != JobPhase::waiting || job.record.order || !job.reported || job.once ||
+        must_stop(job))
         return fail("job " + job.id().text() + " does not go to site " + site + " now");
     Loan loan = begun(job, site, true);
     loan.run = r.stats.run_time;
@@ -136,7 +138,8 @@ bool LentJobs::may_move(const Job& job) const {
 }
 
 Status LentJobs::go(Job& job, const std::string& site, const Reason& gain, Nanos now) {
-    if (!may_go(job, site, now) || !may_move(job) || !of_site(job.record.report.where).site.empty())
+    if (!may_go(job, site, now) || SubmitFilter::is_barred(job, site) || !may_move(job) ||
+        !of_site(job.record.report.where).site.empty())
         return fail("job " + job.id().text() + " does not go to site " + site + " now");
     ask(job, site, {}, gain);
     job.site_word = gain;

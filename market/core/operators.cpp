@@ -184,7 +184,11 @@ Result<std::string> Operators::thaw(const JobId& id, const NodeName& name, bool 
 Result<std::string> Operators::release(const JobId& id, uint32_t uid) {
     trace_.heard(Input::release, id);
     TRY_ASSIGN(Job* const job, operated(id, uid, true));
-    const bool passes = uid == root_uid && filter_.let_pass(*job);
+    // To release a job from a hold does not answer for a filter that has yet to.
+    const FilterWord& word = *job->record.filter;
+    const bool is_asked = word.state == FilterWord::State::asked && word.why.empty();
+    const bool passes =
+        uid == root_uid && (job->record.hold == Hold::none || !is_asked) && filter_.let_pass(*job);
     if (job->record.hold == Hold::none && !passes)
         return fail(CauseCode::not_possible, "job " + id.text() + " is not held");
     job->record.hold = Hold::none;

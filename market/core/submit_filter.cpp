@@ -17,7 +17,26 @@ std::string joint_needs(const Job& job) {
     return own.empty() ? added : "(" + own + ") and (" + added + ")";
 }
 
+bool has_not_passed(const Job& job) {
+    const FilterWord::State state = job.record.filter->state;
+    return state == FilterWord::State::asked || state == FilterWord::State::refused;
+}
+
+// It runs here or is with a peer, and goes on whatever the filter says.
+bool goes_on(const Job& job) {
+    return is_lent(job) || (job.phase() != JobPhase::waiting && job.phase() != JobPhase::frozen);
+}
+
+// Memory that a running job is found to have is no word of its user's.
+bool is_changed(const Job& job, JobTerms before) {
+    const JobTerms& now = job.record.report.terms;
+    if (goes_on(job)) before.memory_mb = now.memory_mb;
+    return now != before;
+}
+
 }  // namespace
+
+bool SubmitFilter::keeps(const Job& job) { return has_not_passed(job) && !goes_on(job); }
 
 Reason SubmitFilter::why(const Job& job) {
     const FilterWord& word = *job.record.filter;
@@ -29,6 +48,7 @@ Reason SubmitFilter::why(const Job& job) {
 }
 
 bool SubmitFilter::is_barred(const Job& job, const std::string& site) {
+    if (has_not_passed(job)) return true;
     const std::string& bars = job.record.filter->bars;
     if (bars.empty()) return false;
     const std::vector<std::string> sites = comma_parts(bars);
@@ -43,7 +63,7 @@ void SubmitFilter::changed(Job& job) {
 }
 
 void SubmitFilter::resume(Job& job) {
-    if (keeps(job) && !context_.options.submit_filter) {
+    if (has_not_passed(job) && !context_.options.submit_filter) {
         job.record.filter.clear();
         book_.save(job);
     }
@@ -52,8 +72,9 @@ void SubmitFilter::resume(Job& job) {
 }
 
 void SubmitFilter::ask(Job& job) {
-    job.record.filter = FilterWord{};
-    job.record.filter.edit().state = FilterWord::State::asked;
+    FilterWord& word = job.record.filter.edit();
+    word.state = FilterWord::State::asked;
+    word.why.clear();
     due_.insert(job.id());
     changed(job);
 }
@@ -63,20 +84,19 @@ void SubmitFilter::came(Job& job) {
 }
 
 void SubmitFilter::reported(Job& job, const JobTerms& before) {
-    const JobReport& r = job.record.report;
-    const bool is_new = r.terms != before && r.phase == JobPhase::waiting && !is_lent(job) &&
+    const bool is_new = is_changed(job, before) && job.phase() != JobPhase::finished &&
                         job.record.filter->state != FilterWord::State::asked;
     if (is_new && context_.options.submit_filter && of_site(job.id().home).site.empty())
         return ask(job);
     if (!job.record.filter->needs.empty()) job.joint_needs = joint_needs(job);
-    // It runs already, and goes on.
-    if (keeps(job) && r.phase != JobPhase::waiting) (void)let_pass(job);
 }
 
 bool SubmitFilter::answered(Job& job, FilterWord word) {
     if (job.record.filter->state != FilterWord::State::asked) return false;
     job.record.filter = std::move(word);
-    if (job.record.filter->hold && job.record.hold == Hold::none) job.record.hold = Hold::frozen;
+    // Its user does not lift it: an operator releases the job.
+    const bool is_free = job.record.hold == Hold::none || job.record.hold == Hold::by_user;
+    if (job.record.filter->hold && is_free && !goes_on(job)) job.record.hold = Hold::frozen;
     changed(job);
     return true;
 }
@@ -90,7 +110,7 @@ bool SubmitFilter::silent(Job& job, const std::string& why) {
 }
 
 bool SubmitFilter::let_pass(Job& job) {
-    if (!keeps(job)) return false;
+    if (!has_not_passed(job)) return false;
     job.record.filter = FilterWord{};
     job.record.filter.edit().state = FilterWord::State::passed;
     changed(job);

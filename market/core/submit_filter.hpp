@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // SubmitFilter: what the operator's submit filter (docs/filters.md) has said of the jobs of this
-// site. A job that waits is not considered before the filter has let it pass; one that it refuses
-// goes on to wait, until an operator lets it pass. When the user changes the terms of a job that
-// waits, the filter is asked anew. What it adds stands in the job's record beside the user's own
-// terms, which nobody changes.
+// site. A job that waits or is frozen is not considered before the filter has let it pass; one that
+// it refuses goes on to wait, until an operator lets it pass. When the user changes the terms of a
+// job, the filter is asked anew. One that runs, here or at a peer, goes on meanwhile, and also when
+// it is refused, but goes to no other site. What the filter adds stands in the job's record beside
+// the user's own terms, which nobody changes, until the next answer.
 //
 // The shell asks the program. A filter that gives no answer keeps the job: nobody else knows what
 // it would have said. Pure; part of Market.
@@ -24,13 +25,10 @@ class SubmitFilter {
     SubmitFilter(const MarketContext& context, Book& book, Notes& notes, WorkList& work)
         : context_(context), book_(book), notes_(notes), work_(work) {}
 
-    // It is not to run: the filter has not let it pass.
-    static bool keeps(const Job& job) {
-        const FilterWord::State state = job.record.filter->state;
-        return state == FilterWord::State::asked || state == FilterWord::State::refused;
-    }
+    // It is not to run: the filter has not let it pass, and it does not run already.
+    static bool keeps(const Job& job);
     static Reason why(const Job& job);
-    // Its user's job does not go to that site.
+    // The job does not go to that site: the filter has said so, or has not let it pass.
     static bool is_barred(const Job& job, const std::string& site);
 
     // A job was loaded; without a filter none is kept.

@@ -10,9 +10,10 @@ Error refuses(const std::string& why) {
     return caused_by(CauseCode::not_allowed, Error{0, "the arrival filter refuses it: " + why});
 }
 
-Error is_silent(const char* program, const std::string& why) {
+// The log alone says why: the peer's market and its users hear this.
+Error is_silent(const char* program) {
     return caused_by(CauseCode::not_possible,
-                     Error{0, std::string("the ") + program + " gives no answer: " + why});
+                     Error{0, std::string("the ") + program + " gives no answer"});
 }
 
 Error is_busy() {
@@ -41,7 +42,7 @@ void ArrivalDesk::filtered(const program_words::Guest& guest, const Result<std::
                              : Result<program_words::Arrival>(tl::unexpected(answer.error()));
     if (!word) {
         if (answer) filter_.note_nonsense(word.error());
-        return keep(key, tl::unexpected(is_silent("arrival filter", word.error().message)), done);
+        return keep(key, tl::unexpected(is_silent("arrival filter")), done);
     }
     if (!word->no.empty()) return keep(key, tl::unexpected(refuses(word->no)), done);
     const Leave leave{word->least, {}};
@@ -59,7 +60,7 @@ void ArrivalDesk::mapped(const std::string& key, Leave leave, const Result<std::
     auto user = answer ? program_words::user_answer(*answer) : answer;
     if (!user) {
         if (answer) users_.note_nonsense(user.error());
-        return keep(key, tl::unexpected(is_silent("user map", user.error().message)), done);
+        return keep(key, tl::unexpected(is_silent("user map")), done);
     }
     leave.account = std::move(*user);
     keep(key, std::move(leave), done);

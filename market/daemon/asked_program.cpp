@@ -27,12 +27,11 @@ AskedProgram::AskedProgram(Loop& loop, Log& log, std::string key, Options option
       options_(std::move(options)),
       waits_(options_.waits_most, options_.waits_of_one) {}
 
-Status AskedProgram::check() const {
+Result<std::string> AskedProgram::check() const {
     if (::geteuid() == 0 && options_.uid == 0)
         return fail(key_ + ": no account for it (programs_user; root runs none of them)");
-    if (const Status good = check_program(options_.path, ::geteuid()); !good)
-        return wrap(key_, good.error());
-    return {};
+    Result<std::string> path = check_program(options_.path, ::geteuid());
+    return path ? path : wrap(key_, path.error());
 }
 
 void AskedProgram::close() {
@@ -91,7 +90,7 @@ void AskedProgram::start_more() {
 }
 
 Result<std::unique_ptr<AskedProgram::Running>> AskedProgram::start(const std::string& question) {
-    TRY(check());
+    TRY_ASSIGN(const std::string path, check());
     TRY_ASSIGN(Fd asks, memory_file("souk-question", question));
     if (::lseek(asks.get(), 0, SEEK_SET) != 0) return fail_errno("lseek", errno);
     auto running = std::make_unique<Running>();
@@ -99,8 +98,7 @@ Result<std::unique_ptr<AskedProgram::Running>> AskedProgram::start(const std::st
     const auto word = [](uint64_t n) { return std::to_string(n); };
     const std::vector<std::string> words = {
         word(options_.uid), word(options_.gid),
-        word(static_cast<uint64_t>(options_.limit.ns / 1'000'000)), word(answer_bytes_max),
-        options_.path};
+        word(static_cast<uint64_t>(options_.limit.ns / 1'000'000)), word(answer_bytes_max), path};
     TRY_ASSIGN(running->child,
                start_program("souk-ask", words, {asks.get(), running->file.get()}, true));
     return running;
@@ -123,10 +121,10 @@ Result<std::string> AskedProgram::answer_of(const Running& running) {
     const size_t why = text.find('\n'), said = why == text.npos ? why : text.find('\n', why + 1);
     if (said == text.npos) return fail("souk-ask has ended without a word");
     const std::string line = shown(std::string_view(text).substr(why + 1, said - why - 1));
-    if (why > 0) return fail(shown(text.substr(0, why)) + (line.empty() ? "" : ": " + line));
     if (!line.empty())
         log_.limited("said " + key_, Loop::now(), Level::info, "a program of the operator says",
                      {{"key", key_}, {"program", options_.path}, {"WHY", line}});
+    if (why > 0) return fail(shown(text.substr(0, why)));
     return text.substr(said + 1);
 }
 

@@ -5,8 +5,9 @@
 //
 // So many questions are asked at once at most; the others wait, and their owners (users, peers)
 // take turns. Whatever the program does, each question that was taken gets one answer: what the
-// program wrote, at most so long, or why there is none. The loop waits for nothing. What the
-// program writes to its standard error goes to the log, its first line alone.
+// program wrote, at most so long, or why there is none. The loop waits for nothing. The first line
+// that the program writes to its standard error goes to the log and nowhere else: users and peers
+// could read in it what is the operator's.
 //
 // An executable that others than root and marketd's own user can change is not run. Where marketd
 // is root, programs are the user `programs_user`. Owned by Marketd.
@@ -42,8 +43,8 @@ class AskedProgram {
     AskedProgram(Loop& loop, Log& log, std::string key, Options options);
     ~AskedProgram() { close(); }
 
-    // Errors: it would not be run now, and why.
-    Status check() const;
+    // Returns the path that is run. Errors: it would not be run now, and why.
+    Result<std::string> check() const;
     bool is_set() const { return !options_.path.empty(); }
     // False: too many wait, and nothing comes of it.
     bool ask(const std::string& owner, Question question, Answer answer);

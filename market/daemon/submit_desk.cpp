@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/submit_desk.hpp"
 
-#include <algorithm>
 #include <memory>
 
 #include "market/wire/program_words.hpp"
@@ -17,60 +16,84 @@ bool is_asked_about(const market::Job* job) {
 }  // namespace
 
 void SubmitDesk::look() {
-    for (const JobId& id : market_.take_unfiltered()) ask(id);
+    for (const JobId& id : market_.take_unfiltered()) add(id);
+    feed();
 }
 
-void SubmitDesk::ask(const JobId& id) {
+void SubmitDesk::add(const JobId& id) {
     const market::Job* const job = market_.find(id);
-    if (!is_asked_about(job)) return void(pauses_.erase(id));
-    const std::string owner = id.home + "/" + std::to_string(job->record.report.uid);
+    if (is_asked_about(job))
+        turns_.add(id, job->record.report.uid);
+    else
+        turns_.settled(id);
+}
+
+// The program's own queue stays short, so that a question of a new home comes soon.
+void SubmitDesk::feed() {
+    while (asked_ < asked_most) {
+        const std::optional<JobId> id = turns_.next();
+        if (!id) return;
+        if (!is_asked_about(market_.find(*id)))
+            turns_.settled(*id);
+        else if (!ask(*id))
+            return again_later(*id);
+    }
+}
+
+bool SubmitDesk::ask(const JobId& id) {
     const auto asked = std::make_shared<JobTerms>();  // when its turn has come
     const bool taken = program_.ask(
-        owner,
+        "",
         [this, id, asked]() -> std::string {
             const market::Job* const now = market_.find(id);
-            if (!is_asked_about(now)) return "";
+            if (!is_asked_about(now)) {
+                --asked_;
+                turns_.settled(id);
+                feed();
+                return "";
+            }
             *asked = now->record.report.terms;
             return program_words::ask_submit(*now);
         },
-        [this, id, asked](const Result<std::string>& answer) { answered(id, *asked, answer); });
-    if (!taken) again_later(id);
+        [this, id, asked](const Result<std::string>& answer) {
+            --asked_;
+            answered(id, *asked, answer);
+            feed();
+        });
+    if (taken) ++asked_;
+    return taken;
 }
 
 void SubmitDesk::answered(const JobId& id, const JobTerms& asked,
                           const Result<std::string>& answer) {
     const market::Job* const job = market_.find(id);
-    if (job && job->record.report.terms != asked) return ask(id);  // its user wants something else
+    if (job && job->record.report.terms != asked) return add(id);  // its user wants something else
     Result<market::FilterWord> word =
         answer ? program_words::submit_answer(*answer)
                : Result<market::FilterWord>(tl::unexpected(answer.error()));
     if (answer && !word) program_.note_nonsense(word.error());
     market_.filtered(id, word);
     if (word)
-        pauses_.erase(id);
+        turns_.settled(id);
     else
         again_later(id);
     steps_.wake();
 }
 
 void SubmitDesk::again_later(const JobId& id) {
-    Nanos& pause = pauses_[id];
-    pause = std::clamp(Nanos{pause.ns * 2}, pause_least, pause_most);
-    due_.emplace(Loop::now() + pause, id);
-    tick();
+    const market::Job* const job = market_.find(id);
+    if (!is_asked_about(job)) return turns_.settled(id);
+    turns_.later(id, job->record.report.uid, Loop::now());
+    arm();
 }
 
-void SubmitDesk::tick() {
-    const Nanos now = Loop::now();
-    while (!due_.empty() && due_.begin()->first <= now) {
-        const JobId id = due_.begin()->second;
-        due_.erase(due_.begin());
-        ask(id);
-    }
-    if (due_.empty())
-        timer_.cancel();
-    else
-        timer_ = loop_.at(due_.begin()->first, [this] { tick(); });
+void SubmitDesk::arm() {
+    if (turns_.wakes() == Nanos::never()) return timer_.cancel();
+    timer_ = loop_.at(turns_.wakes(), [this] {
+        turns_.tick(Loop::now());
+        feed();
+        arm();
+    });
 }
 
 }  // namespace souk

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // SubmitDesk: asks the operator's submit filter about new jobs of this site (docs/filters.md), and
-// again, after growing pauses, about those for which it gave no answer. Users take turns. Owned by
-// Marketd.
+// again, after growing pauses, about those for which it gave no answer. Homes and users take turns
+// (SubmitTurns). Few questions are with the program at a time. Owned by Marketd.
 #pragma once
 
-#include <map>
-
 #include "market/core/market.hpp"
+#include "market/core/submit_turns.hpp"
 #include "market/daemon/asked_program.hpp"
 #include "market/daemon/step_taker.hpp"
 
@@ -14,7 +13,7 @@ namespace souk {
 
 class SubmitDesk {
   public:
-    static constexpr Nanos pause_least = Nanos::from_s(5), pause_most = Nanos::from_s(300);
+    static constexpr int asked_most = 8;  // questions that the program has
 
     SubmitDesk(Loop& loop, market::Market& market, AskedProgram& program, StepTaker& steps)
         : loop_(loop), market_(market), program_(program), steps_(steps) {}
@@ -24,17 +23,19 @@ class SubmitDesk {
     void close() { timer_.cancel(); }
 
   private:
-    void ask(const JobId& id);
+    void add(const JobId& id);
+    void feed();
+    bool ask(const JobId& id);
     void answered(const JobId& id, const JobTerms& asked, const Result<std::string>& answer);
     void again_later(const JobId& id);
-    void tick();
+    void arm();
 
     Loop& loop_;
     market::Market& market_;
     AskedProgram& program_;
     StepTaker& steps_;
-    std::map<JobId, Nanos> pauses_;    // the last one of jobs that had no answer
-    std::multimap<Nanos, JobId> due_;  // when they are asked about again
+    SubmitTurns turns_;
+    int asked_ = 0;
     Timer timer_;
 };
 

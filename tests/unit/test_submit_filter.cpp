@@ -99,7 +99,70 @@ START_TEST(one_that_is_refused_waits_until_its_terms_change_or_an_operator_says_
     ck_assert(runs(w, one));
     w.jobs.at(one).report.terms.max_price = Money::units(60);
     w.tell(w.jobs.at(one));
-    ck_assert(w.market->take_unfiltered().empty() && runs(w, one));
+    ck_assert(w.market->take_unfiltered() == std::set<JobId>{one});
+    w.run_for(Nanos::from_s(2));
+    ck_assert(runs(w, one));
+}
+END_TEST
+
+// It goes on where it is, and to no site before the filter has let it.
+START_TEST(a_change_of_a_job_that_runs_is_asked_about_before_it_counts_elsewhere) {
+    World w(filtered());
+    w.add_node("n1", 100, 1, 4);
+    w.run_for(Nanos::from_s(4));
+    const JobId id = w.submit("n1", 50);
+    FilterWord word = passed();
+    word.token = "t";
+    word.needs = "node = n1";
+    w.market->filtered(id, word);
+    w.run_for(Nanos::from_s(2));
+    ck_assert(runs(w, id));
+    (void)w.market->take_unfiltered();
+    const auto change = [&](const char* sites) {
+        w.jobs.at(id).report.terms.sites.edit().names = sites;
+        w.tell(w.jobs.at(id));
+        ck_assert(w.market->take_unfiltered() == std::set<JobId>{id});
+    };
+    change("any");
+    ck_assert(SubmitFilter::is_barred(*w.market->find(id), "far"));
+    ck_assert_text(w.market->find(id)->record.filter->token, "t");
+    w.market->filtered(id, fail("it is silent"));
+    w.run_for(Nanos::from_s(10));
+    ck_assert(runs(w, id) && SubmitFilter::is_barred(*w.market->find(id), "far"));
+    w.market->filtered(id, refused("no"));
+    w.run_for(Nanos::from_s(10));
+    ck_assert(runs(w, id) && SubmitFilter::is_barred(*w.market->find(id), "far"));
+    const FilterWord& kept = *w.market->find(id)->record.filter;
+    ck_assert(kept.state == FilterWord::State::refused);
+    change("far");
+    w.market->filtered(id, passed());
+    ck_assert(!SubmitFilter::is_barred(*w.market->find(id), "far"));
+    // Memory that it is found to have is no wish of its user's.
+    w.jobs.at(id).report.terms.memory_mb += 5;
+    w.tell(w.jobs.at(id));
+    ck_assert(w.market->take_unfiltered().empty());
+}
+END_TEST
+
+START_TEST(the_hold_of_the_filter_goes_before_that_of_its_user) {
+    World w(filtered());
+    w.add_node("n1", 100, 1, 4);
+    w.run_for(Nanos::from_s(4));
+    const JobId id = w.submit("n1", 50);
+    const uint32_t user = w.market->find(id)->record.report.uid;
+    ck_assert(w.market->freeze(id, true, user).has_value());
+    // An operator's release of the hold does not let it pass.
+    ck_assert(w.market->release(id, root_uid).has_value());
+    ck_assert(reason_of(w, id) == ReasonCode::filter_asked);
+    ck_assert(w.market->freeze(id, true, user).has_value());
+    FilterWord word = passed();
+    word.hold = true;
+    w.market->filtered(id, word);
+    ck_assert(w.market->find(id)->record.hold == Hold::frozen);
+    ck_assert(!w.market->release(id, user));
+    ck_assert(w.market->release(id, root_uid).has_value());
+    w.run_for(Nanos::from_s(2));
+    ck_assert(runs(w, id));
 }
 END_TEST
 
@@ -150,5 +213,7 @@ END_TEST
 
 UNIT_SUITE(submit_filter, a_job_runs_when_the_filter_has_let_it_pass_and_not_before,
            one_that_is_refused_waits_until_its_terms_change_or_an_operator_says_so,
+           a_change_of_a_job_that_runs_is_asked_about_before_it_counts_elsewhere,
+           the_hold_of_the_filter_goes_before_that_of_its_user,
            what_the_filter_says_outlives_the_market_and_ends_with_the_filter,
            needs_of_the_filter_count_beside_those_of_the_user);

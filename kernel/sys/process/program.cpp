@@ -5,11 +5,11 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstdlib>
 
 #include "kernel/sys/host/installation.hpp"
 
@@ -59,23 +59,49 @@ Result<Pidfd> start_program(const std::string& name, const std::vector<std::stri
     return Pidfd::open(pid);
 }
 
-Status check_program(const std::string& path, uint32_t own) {
+Result<std::string> check_program(const std::string& path, uint32_t own) {
+    constexpr int links_max = 40;
     if (!path.starts_with('/')) return fail(path + ": not an absolute path");
-    char real[PATH_MAX];
-    if (!::realpath(path.c_str(), real)) return fail_errno(path, errno);
     struct stat st {};
-    if (::stat(real, &st) != 0) return fail_errno(path, errno);
+    std::string at = "/", rest = path;
+    for (int links = 0;;) {
+        const size_t begin = rest.find_first_not_of('/');
+        if (begin == rest.npos) break;
+        const size_t end = std::min(rest.size(), rest.find('/', begin));
+        const std::string name = rest.substr(begin, end - begin);
+        rest.erase(0, end);
+        if (::stat(at.c_str(), &st) != 0) return fail_errno(path, errno);
+        if (may_be_changed(st, own, true))
+            return fail(path + ": others than root may change its directory " + at);
+        if (name == ".") continue;
+        if (name == "..") {
+            at.resize(std::max<size_t>(1, at.rfind('/')));
+            continue;
+        }
+        std::string next = at;
+        if (at != "/") next += '/';
+        next += name;
+        if (::lstat(next.c_str(), &st) != 0) return fail_errno(path, errno);
+        if (!S_ISLNK(st.st_mode)) {
+            at = next;
+            continue;
+        }
+        char target[PATH_MAX];
+        const ssize_t size = ::readlink(next.c_str(), target, sizeof target);
+        if (size < 0) return fail_errno(path, errno);
+        if (++links > links_max || static_cast<size_t>(size) == sizeof target)
+            return fail_errno(path, ELOOP);
+        if (st.st_uid != 0 && st.st_uid != own)
+            return fail(path + ": others than root may change the link " + next);
+        if (target[0] == '/') at = "/";
+        rest.insert(0, target, static_cast<size_t>(size));
+    }
+    if (::stat(at.c_str(), &st) != 0) return fail_errno(path, errno);
     if (!S_ISREG(st.st_mode) || (st.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) == 0)
         return fail(path + ": not an executable file");
     if (may_be_changed(st, own, false))
         return fail(path + ": others than root may change it (chown root, chmod go-w)");
-    for (std::string at = real; at != "/";) {
-        at.resize(std::max<size_t>(1, at.rfind('/')));
-        if (::stat(at.c_str(), &st) != 0) return fail_errno(at, errno);
-        if (may_be_changed(st, own, true))
-            return fail(path + ": others than root may change its directory " + at);
-    }
-    return {};
+    return at;
 }
 
 }  // namespace souk

@@ -23,8 +23,9 @@ Result<Pidfd> start_program(const std::string& name, const std::vector<std::stri
 using EndProgram = std::function<void(const Pidfd&)>;
 inline void kill_program(const Pidfd& program) { (void)program.signal(SIGKILL); }
 
-// Says in one line why an executable that somebody has named is not to be run: it is none, or
-// others than root and `own`, the user who runs it, may change it.
-Status check_program(const std::string& path, uint32_t own);
+// Returns the path of an executable that somebody has named, without links, which is the one to
+// run. Errors: one line why it is not to be run: it is none, or others than root and `own`, the
+// user who runs it, may change it, a link to it or a directory on the way.
+Result<std::string> check_program(const std::string& path, uint32_t own);
 
 }  // namespace souk
