@@ -7,6 +7,14 @@
 
 namespace souk {
 
+// The bounds hold against each other: nobody alone fills a gateway, or a node, for all others.
+constexpr GatewayDesk::Bounds usual_bounds;
+static_assert(2 * usual_bounds.pair <= usual_bounds.site_node &&
+              2 * usual_bounds.site_node <= usual_bounds.node);
+static_assert(2 * usual_bounds.asker <= usual_bounds.site &&
+              2 * usual_bounds.site <= usual_bounds.sites &&
+              2 * usual_bounds.sites <= usual_bounds.all);
+
 template <class Is>
 size_t GatewayDesk::count(const Is& is) const {
     return static_cast<size_t>(

@@ -211,7 +211,7 @@ START_TEST(a_program_that_others_may_change_is_not_run) {
     ck_assert(check_program(path, 0));
     ck_assert(!check_program("filter", 0) && !check_program(path + ".none", 0));
     const auto refused = [&](const char* word) {
-        const Status good = check_program(path, 0);
+        const auto good = check_program(path, 0);
         ck_assert(!good && good.error().message.find(word) != std::string::npos);
     };
     ::chmod(path.c_str(), 0775);
