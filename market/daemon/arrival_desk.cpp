@@ -23,14 +23,14 @@ Error is_busy() {
 
 }  // namespace
 
-void ArrivalDesk::ask(const program_words::Guest& guest, Done done) {
+void ArrivalDesk::ask(const program_words::Guest& guest, const Done& done) {
     if (!filter_.is_set() && !users_.is_set()) return done(Leave{});
-    const std::string key = program_words::ask_arrival(guest);
+    std::string key = program_words::ask_arrival(guest);
     if (const auto it = known_.find(key); it != known_.end() && Loop::now() < it->second.until)
         return done(it->second.leave);
     if (!filter_.is_set()) return filtered(guest, std::string(R"({"accept":true})"), done);
     const bool taken = filter_.ask(
-        guest.site, [key] { return key; },
+        guest.site, [key = std::move(key)] { return key; },
         [this, guest, done](const Result<std::string>& answer) { filtered(guest, answer, done); });
     if (!taken) done(tl::unexpected(is_busy()));
 }

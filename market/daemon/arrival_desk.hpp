@@ -26,7 +26,7 @@ class ArrivalDesk {
 
     // Calls `done` once: at once if it is known, or when the programs have answered. Errors: the
     // job does not come, and why.
-    void ask(const program_words::Guest& guest, Done done);
+    void ask(const program_words::Guest& guest, const Done& done);
 
   private:
     using Leave = market::SiteGuests::Leave;
