@@ -20,8 +20,7 @@ void not_there_yet(JobReport& r, const std::string& site) {
     r.phase = goes && is_at(r.to, site) ? JobPhase::thawing : JobPhase::frozen;
     if (r.phase == JobPhase::frozen) r.to.clear();
     r.in_place = r.stands = false;
-    r.cannot_move = souk::Cause();
-    r.paused = souk::Cause();
+    r.cannot_move = r.paused = souk::Cause();
     r.pid = 0;
     r.stay_run = Nanos{-1};
 }
@@ -48,8 +47,8 @@ Nanos LentJobs::rests_until(const Job& job, const std::string& site, Nanos now) 
 }
 
 bool LentJobs::may_go(const Job& job, const std::string& site, Nanos now) const {
-    return job.record.loan->site.empty() && !is_unsettled(job, site) &&
-           rests_until(job, site, now) <= context_.unix(now);
+    return job.record.loan->site.empty() && !SubmitFilter::is_barred(job, site) &&
+           !is_unsettled(job, site) && rests_until(job, site, now) <= context_.unix(now);
 }
 
 bool LentJobs::is_unsettled(const Job& job, const std::string& site) {
@@ -100,9 +99,8 @@ Loan LentJobs::begun(const Job& job, const std::string& site, bool by_markets) c
 Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
     const JobReport& r = job.record.report;
     // An operator's wish names a place here.
-    if (!may_go(job, site, now) || SubmitFilter::is_barred(job, site) ||
-        r.phase != JobPhase::waiting || job.record.order || !job.reported || job.once ||
-        must_stop(job))
+    if (!may_go(job, site, now) || r.phase != JobPhase::waiting || job.record.order ||
+        !job.reported || job.once || must_stop(job))
         return fail("job " + job.id().text() + " does not go to site " + site + " now");
     Loan loan = begun(job, site, true);
     loan.run = r.stats.run_time;
@@ -138,8 +136,7 @@ bool LentJobs::may_move(const Job& job) const {
 }
 
 Status LentJobs::go(Job& job, const std::string& site, const Reason& gain, Nanos now) {
-    if (!may_go(job, site, now) || SubmitFilter::is_barred(job, site) || !may_move(job) ||
-        !of_site(job.record.report.where).site.empty())
+    if (!may_go(job, site, now) || !may_move(job) || !of_site(job.record.report.where).site.empty())
         return fail("job " + job.id().text() + " does not go to site " + site + " now");
     ask(job, site, {}, gain);
     job.site_word = gain;

@@ -37,7 +37,7 @@ class SubmitTurns {
         NodeName home = std::move(turns_.front());
         turns_.pop_front();
         const auto of = homes_.find(home);
-        const std::optional<JobId> id = of->second.next();
+        std::optional<JobId> id = of->second.next();
         if (of->second.size() == 0)
             homes_.erase(of);
         else

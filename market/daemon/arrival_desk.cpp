@@ -24,7 +24,7 @@ Error is_busy() {
 }  // namespace
 
 void ArrivalDesk::ask(const program_words::Guest& guest, const Done& done) {
-    if (!filter_.is_set() && !users_.is_set()) return done(Leave{});
+    if ((!filter_.is_set() && !users_.is_set()) || !terms_let_in(guest)) return done(Leave{});
     std::string key = program_words::ask_arrival(guest);
     if (const auto it = known_.find(key); it != known_.end() && Loop::now() < it->second.until)
         return done(it->second.leave);
@@ -33,6 +33,14 @@ void ArrivalDesk::ask(const program_words::Guest& guest, const Done& done) {
         guest.site, [key = std::move(key)] { return key; },
         [this, guest, done](const Result<std::string>& answer) { filtered(guest, answer, done); });
     if (!taken) done(tl::unexpected(is_busy()));
+}
+
+bool ArrivalDesk::terms_let_in(const program_words::Guest& guest) const {
+    const auto site = sites_.guest_site(guest.site);
+    const JobTerms& t = guest.terms;
+    return site && why_not_by(*site->terms, {guest.user, *t.project, t.cpus, t.max_price}, 0,
+                              site->second_of_week)
+                       .empty();
 }
 
 void ArrivalDesk::filtered(const program_words::Guest& guest, const Result<std::string>& answer,

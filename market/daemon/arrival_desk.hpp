@@ -12,6 +12,7 @@
 
 #include "market/core/site_guests.hpp"
 #include "market/daemon/asked_program.hpp"
+#include "market/daemon/sites.hpp"
 #include "market/wire/program_words.hpp"
 
 namespace souk {
@@ -22,13 +23,16 @@ class ArrivalDesk {
     static constexpr size_t kept_most = 1'024;
     using Done = std::function<void(const Result<market::SiteGuests::Leave>&)>;
 
-    ArrivalDesk(AskedProgram& filter, AskedProgram& users) : filter_(filter), users_(users) {}
+    ArrivalDesk(Sites& sites, AskedProgram& filter, AskedProgram& users)
+        : sites_(sites), filter_(filter), users_(users) {}
 
     // Calls `done` once: at once if it is known, or when the programs have answered. Errors: the
-    // job does not come, and why.
+    // job does not come, and why. No program is asked about a job that the peer's terms keep away,
+    // since a peer who may not come is to cost nothing; the market refuses it by the terms.
     void ask(const program_words::Guest& guest, const Done& done);
 
   private:
+    bool terms_let_in(const program_words::Guest& guest) const;
     using Leave = market::SiteGuests::Leave;
     struct Known {
         Result<Leave> leave;
@@ -40,6 +44,7 @@ class ArrivalDesk {
                 const Done& done);
     void keep(const std::string& key, Result<Leave> leave, const Done& done);
 
+    Sites& sites_;
     AskedProgram &filter_, &users_;
     std::map<std::string, Known> known_;  // by the question
     std::deque<std::string> order_;       // its keys, the oldest first

@@ -51,7 +51,7 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       accounts_(loop, log, market_, records_, sites_, warnings_, *this),
       programs_(loop, log, config),
       submits_(loop, market_, programs_.submit, *this),
-      arrivals_(programs_.arrival, programs_.users),
+      arrivals_(sites_, programs_.arrival, programs_.users),
       offers_(loop, market_, sites_, connections_, records_.state(), arrivals_, programs_, *this),
       loans_(log, market_, records_, sites_, connections_, arrivals_, *this),
       web_(log, config, trust_, replies_),

@@ -219,9 +219,8 @@ void OfferDesk::give(const OfferRounds& rounds, const market::Job& job,
 // The sites that may be asked about the job now.
 std::vector<std::string> OfferDesk::sites_for(const market::Job& job, Nanos now) const {
     std::vector<std::string> sites = sites_.that_let_come(*job.record.report.terms.sites);
-    std::erase_if(sites, [&](const std::string& site) {
-        return !market_.lent().may_go(job, site, now) || market::SubmitFilter::is_barred(job, site);
-    });
+    std::erase_if(sites,
+                  [&](const std::string& site) { return !market_.lent().may_go(job, site, now); });
     return sites;
 }
 

@@ -240,6 +240,20 @@ def test_an_arrival_filter_refuses_or_names_a_least_price(sites):
     assert best and best[0]["price"] >= 12.5
 
 
+def test_no_program_is_asked_about_a_job_that_the_terms_keep_away(sites):
+    lab, uni, programs = sites
+    uni.terms("lab", "--most-cpus", "4", "--users", "somebody")
+    try:
+        id = waiting(lab)
+        offer_of_uni(lab, id, "not of this user")
+        assert f"lab:{id}" not in [q["job"] for q in programs.asked("arrival_filter")]
+    finally:
+        uni.terms("lab", "--most-cpus", "4")
+    wish(lab, id, "-p", "21")
+    away(lab, id)
+    assert f"lab:{id}" in [q["job"] for q in programs.asked("arrival_filter")]
+
+
 def test_a_user_map_that_names_nobody_leaves_it_to_the_owners(sites):
     lab, uni, programs = sites
     programs.put("user_map", "print(json.dumps({'user': None}))")
