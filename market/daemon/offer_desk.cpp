@@ -173,6 +173,7 @@ void OfferDesk::chosen_by(OfferRounds& rounds, const JobId& id, uint64_t number,
     const Nanos now = Loop::now();
     if (!answer) return conclude(rounds, *job, *round, false, now);
     std::vector<std::string> sites;
+    sites.reserve(which.size());
     for (const size_t i : which) sites.push_back(round->answers[i].site);
     const auto word = reroutes ? program_words::rerouted(*answer, sites)
                                : program_words::least_of(*answer, sites);
