@@ -377,7 +377,9 @@ void Reading::add_place(Settings& all) {
          "A file that says who the users of other homes are here, a line for each: REALM/USER = "
          "ACCOUNT (docs/security.md).",
          "\"/etc/souk/users.map\"",
-         "none: the market's own users have the same numbers and names here, others are nobody"},
+         "none: the market's own users have the same numbers and names here; those of other sites "
+         "are "
+         "whom the market's operator says, if he has a user_map, else nobody (`* = -`: nobody)"},
         {"guest_groups", text(c.guest_groups),
          "The groups that jobs may be in besides their user's own: names, parted by blanks; *: "
          "each from guest_uid_min on but those that give rights over the machine (docker, sudo, "
