@@ -58,8 +58,9 @@ class StagedCriu:
         kept = []
         with theirs, open(os.pipe()[0]) as pipe:
             more = pipe.fileno() if restores else theirs.fileno()
-            assert root.ask(criu(restores, ends=restores), init, theirs.fileno(), images, more,
-                            kept=kept) == (STARTED, 1)
+            until("the capsule has a /run of its own", lambda: root.ask(
+                criu(restores, ends=restores), init, theirs.fileno(), images, more,
+                kept=kept) == (STARTED, 1))
         ours.settimeout(20)
         assert ours.recv(64) == b"x\n"
         pid = pid_of(kept[0])
