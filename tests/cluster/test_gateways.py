@@ -128,7 +128,8 @@ def begin(site, node, python="/usr/bin/python3"):
     """A job of n1 that runs on that node of its own site; the second node of far has nothing but
     what a machine has."""
     job = site.market.srun("-p", "20", "-m", "200M", python, "-c", WORK, stdin=subprocess.PIPE,
-                           env={**site.market.env, "SOUK_NODE": "n1"})
+                           env={**site.market.env, "SOUK_NODE": "n1"},
+                           cwd="/")  # the directory of the tests may be one that far:n2 has not
     site.market.until_runs(job.id)
     if site.where(job.id) != node:
         move(site, job.id, node)
