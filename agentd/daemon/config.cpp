@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: the table of all keys.
 #include "agentd/daemon/config.hpp"
 
 #include <fcntl.h>
@@ -319,18 +318,14 @@ void Reading::add_place(Settings& all) {
         {"address", address(c.address), "What other nodes are told to connect to.",
          "\"192.0.2.7:7071\"", "`listen`; if that is everywhere, where the market sees this node"},
         {"gateway", listener(c.gateway),
-         "This node's gateway: a node of its site with `relay = true`, by which those reach this "
-         "one who cannot connect to it, such as when it is behind NAT (docs/sites.md). The name is "
-         "looked up when the daemon starts.",
+         "This node's gateway: a node of its site with `relay = true`, by which others reach this "
+         "one, such as behind NAT (docs/sites.md). Its name is looked up when the daemon starts.",
          "\"192.0.2.1:7071\"", "none: all others reach this node"},
         {"relay", boolean(c.relay),
-         "This node is a gateway: it relays connections to nodes of its site that name it as "
-         "theirs.",
+         "This node is a gateway: it relays connections to nodes of its site that name it.",
          "true"},
         {"relay_out", boolean(c.relay_out),
-         "This gateway also connects to gateways of other sites, for nodes of its own site that "
-         "cannot do so themselves. They name the address, so they learn from here what answers at "
-         "it.",
+         "It also connects to gateways of other sites, for its nodes that cannot (docs/sites.md).",
          "true"},
         {"market", peer(c.market),
          "The market. Without this key DNS is asked when the daemon starts, but not with insecure "

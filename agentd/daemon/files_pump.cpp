@@ -2,28 +2,18 @@
 #include "agentd/daemon/files_pump.hpp"
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "kernel/sys/net/socket.hpp"
+
 namespace souk {
 namespace {
 
 constexpr size_t piece_bytes = 256 * 1024;
-
-// Nothing else is said on such a connection when no file is used.
-void notice_when_dead(int socket) {
-    const int on = 1, idle_s = 10, between_s = 5, count = 3, unsent_ms = 30'000;
-    ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-    ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
-    ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof unsent_ms);
-}
 
 }  // namespace
 
@@ -34,7 +24,7 @@ FilesPump::FilesPump(Loop& loop, wire::Channel& channel, Fd local, FilesCount* c
       local_(std::move(local)),
       count_(count),
       ended_(std::move(ended)) {
-    notice_when_dead(channel_.fd());
+    end_when_dead(channel_.fd(), 10, 5, 30);  // nothing else is said when no file is used
     (void)::fcntl(local_.get(), F_SETFL, O_NONBLOCK);
     auto watch = loop_.watch(local_.get(), POLLIN, [this](short events) { local_ready(events); });
     if (watch)

@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/relay.hpp"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <utility>
 
+#include "kernel/sys/net/socket.hpp"
+
 namespace souk {
 namespace {
 
 constexpr size_t turn_bytes = 1 << 20;  // then others have their turn
-
-// A machine that is gone says nothing any more, so the kernel asks it.
-void watch_for_death(int socket) {
-    const int on = 1, idle_s = 30, again_s = 10, times = 3;
-    const unsigned unheard_ms = 60'000;  // what is sent is taken within that, as at files
-    (void)::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    (void)::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-    (void)::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &again_s, sizeof again_s);
-    (void)::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
-    (void)::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &unheard_ms, sizeof unheard_ms);
-}
 
 // Bytes that the socket takes now; 0: none.
 Result<size_t> send_some(int socket, const char* bytes, size_t count) {
@@ -45,7 +34,7 @@ Relay::Relay(Loop& loop, Bytes& buffer, Fd one, Fd other, std::function<void()> 
 Status Relay::begin() {
     for (size_t i = 0; i < ends_.size(); ++i) {
         const int socket = ends_[i].socket.get();
-        watch_for_death(socket);
+        end_when_dead(socket, 30, 10, 60);
         (void)set_no_delay(socket);
         TRY_ASSIGN(ends_[i].watch,
                    loop_.watch(socket, POLLIN, [this, i](short events) { ready(i, events); }));

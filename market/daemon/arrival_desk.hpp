@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // ArrivalDesk: asks the operator's arrival filter, and then his user map, about each job of a peer
 // that would come (docs/filters.md): when its market asks for an offer, and when the job arrives.
-// What they said is kept for a while, by all that they were told, so that the arrival mostly waits
+// It keeps what they said for a while, by all that they were told, so that the arrival mostly waits
 // for nothing. A program that gives no answer lets nobody in. Owned by Marketd.
 #pragma once
 

@@ -129,18 +129,11 @@ Result<std::string> AskedProgram::answer_of(const Running& running) {
 }
 
 void AskedProgram::deliver(const Answer& to, Result<std::string> answer) {
-    if (answer) {
-        ++figures_.answers;
-        figures_.last_failure.clear();
-    } else {
-        failed(answer.error());
-    }
+    if (!answer) failed(answer.error());
     to(std::move(answer));
 }
 
 void AskedProgram::failed(const Error& why) {
-    ++figures_.failures;
-    figures_.last_failure = key_ + ": " + why.message;
     log_.limited("asked " + key_, Loop::now(), Level::warning,
                  "a program of the operator gives no answer",
                  {{"key", key_}, {"program", options_.path}, {"WHY", why}});

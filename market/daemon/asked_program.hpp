@@ -53,12 +53,6 @@ class AskedProgram {
     // Ends the programs that run. No answer comes any more.
     void close();
 
-    struct Figures {
-        uint64_t answers = 0, failures = 0;
-        std::string last_failure;  // since the last answer; empty: none
-    };
-    const Figures& figures() const { return figures_; }
-
   private:
     struct Waiting {
         Question question;
@@ -84,7 +78,6 @@ class AskedProgram {
     const Options options_;
     TurnQueue<Waiting> waits_;
     std::list<std::unique_ptr<Running>> running_;
-    Figures figures_;
     bool starts_ = false;  // start_more() is deferred
     std::shared_ptr<int> life_ = std::make_shared<int>();
 };

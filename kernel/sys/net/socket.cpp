@@ -230,6 +230,15 @@ Status set_no_delay(int fd) {
     return {};
 }
 
+void end_when_dead(int fd, int idle_s, int again_s, int unsent_s) {
+    const int on = 1, times = 3, unsent_ms = unsent_s * 1'000;
+    ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &again_s, sizeof again_s);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof unsent_ms);
+}
+
 Result<std::pair<Fd, Fd>> socket_pair() {
     int fds[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)

@@ -58,6 +58,10 @@ Result<Fd> listen_stream(const Address& address, int backlog = 1024, mode_t mode
 
 // TCP_NODELAY (a no-op on unix sockets).
 Status set_no_delay(int fd);
+// The connection ends when the machine at its other end is gone: the kernel asks a silent one after
+// `idle_s`, three times `again_s` apart, and what was sent must have been taken within `unsent_s`.
+// For connections on which nothing is said for hours. Another kind of socket stays as it is.
+void end_when_dead(int fd, int idle_s, int again_s, int unsent_s);
 
 struct PeerCred {
     pid_t pid = 0;
