@@ -122,7 +122,6 @@ struct Quoter::Trial {
     User user;
     std::vector<Job> guests;  // in the order of their ranks
     Admission::Decision decision;
-    Status taken;  // the solver takes such jobs
 
     // The node where the guest would run; null: nowhere.
     const Node* place_of(const Job& guest, const Book& book) const {
@@ -132,7 +131,7 @@ struct Quoter::Trial {
 };
 
 // The market's decision with the jobs asked about.
-void Quoter::try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const {
+Status Quoter::try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const {
     trial.user.record.uid = q.uid;
     const auto& users = view_.book.users();
     if (const auto known = users.find(q.uid); known != users.end()) trial.user = known->second;
@@ -149,18 +148,17 @@ void Quoter::try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) 
         if (q.components.empty()) MUST(trial.solver.add_job(guest.key, specs.back()));
     }
     if (!q.components.empty())
-        trial.taken =
-            trial.solver.add_gang(trial.guests.front().key, specs, required_of(q), q.layout);
+        TRY(trial.solver.add_gang(trial.guests.front().key, specs, required_of(q), q.layout));
     trial.decision =
         view_.admission.work_out(view_.jobs, users, trial.solver, trial.guests, now, {q.uid});
+    return {};
 }
 
 bool Quoter::all_run(const QuoteRequest& q, Money bid, Nanos now) const {
     Trial trial;
-    try_out(q, bid, now, trial);
-    return std::all_of(trial.guests.begin(), trial.guests.end(), [&](const Job& guest) {
-        return is_optional(guest) || trial.place_of(guest, view_.book);
-    });
+    return try_out(q, bid, now, trial) && std::ranges::all_of(trial.guests, [&](const Job& guest) {
+               return is_optional(guest) || trial.place_of(guest, view_.book);
+           });
 }
 
 // Says why all its components together find no place; empty: a higher bid might give them one.
@@ -182,9 +180,9 @@ Reason Quoter::why_waits(const std::vector<Job>& components) const {
 }
 
 // Says where the trial has the jobs, or why nowhere.
-Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
+Result<Quote> Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
     Trial trial;
-    try_out(q, bid, now, trial);
+    TRY(try_out(q, bid, now, trial));
     Quote quote;
     quote.bid = bid;
     for (const Change& change : trial.decision.changes)
@@ -282,13 +280,7 @@ Result<Quote> Quoter::of(const QuoteRequest& q, Nanos now) const {
             "the market has just started and waits for its nodes: ask again in a few seconds");
     const PriceRows& prices = view_.prices.rows();
     const int64_t minute = minute_of(now + view_.calendar);
-    const Money own_bid = first_bid(q.terms, prices, minute).price;
-    if (!q.components.empty()) {
-        Trial trial;
-        try_out(q, own_bid, now, trial);
-        TRY(trial.taken);
-    }
-    Quote quote = quote_of(q, own_bid, now);
+    TRY_ASSIGN(Quote quote, quote_of(q, first_bid(q.terms, prices, minute).price, now));
     if (q.jobs > 1 || !q.components.empty()) {
         quote.winning_bid = least_bid_for_all(q, quote, now);
     } else {

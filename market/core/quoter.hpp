@@ -43,8 +43,9 @@ class Quoter {
 
   private:
     struct Trial;
-    void try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const;
-    Quote quote_of(const QuoteRequest& q, Money bid, Nanos now) const;
+    // Errors: the solver takes no such jobs.
+    Status try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const;
+    Result<Quote> quote_of(const QuoteRequest& q, Money bid, Nanos now) const;
     Reason why_waits(const std::vector<Job>& components) const;
     bool all_run(const QuoteRequest& q, Money bid, Nanos now) const;
     std::optional<Money> least_bid_for_all(const QuoteRequest& q, const Quote& quote,

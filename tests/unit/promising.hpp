@@ -26,7 +26,7 @@ struct Promising {
     Nanos unix() const { return w.now + monday; }
     JobId submit(const NodeName& home, int64_t price, Nanos within, Nanos stated, Nanos needs,
                  int32_t cpus = 1, Money budget = {}) {
-        const JobId id = w.submit(home, price, Nanos::never(), cpus, 10, budget);
+        JobId id = w.submit(home, price, Nanos::never(), cpus, 10, budget);
         JobReport& r = w.jobs[id].report;
         r.terms.finish = within;
         r.terms.runtime = stated;
@@ -44,16 +44,15 @@ struct Promising {
     std::vector<JobId> submit_gang(const NodeName& home, int64_t price, Nanos within, Nanos stated,
                                    Nanos needs, uint32_t of, uint32_t required = UINT32_MAX) {
         uint32_t n = 0;
-        const auto ids =
-            w.submit_gang(home, price, of, 1, Nanos::never(), required, [&](JobReport& r) {
-                r.terms.finish = within;
-                r.terms.runtime = stated;
-                r.command = "solve";
-                r.terms.memory_mb = 10;
-                if (!r.optional) r.terms.booking.edit().promise = true;
-                // They are submitted one after the other.
-                r.submitted = r.submitted + monday + Nanos::from_ms(10 * n++);
-            });
+        auto ids = w.submit_gang(home, price, of, 1, Nanos::never(), required, [&](JobReport& r) {
+            r.terms.finish = within;
+            r.terms.runtime = stated;
+            r.command = "solve";
+            r.terms.memory_mb = 10;
+            if (!r.optional) r.terms.booking.edit().promise = true;
+            // They are submitted one after the other.
+            r.submitted = r.submitted + monday + Nanos::from_ms(10 * n++);
+        });
         for (const JobId& id : ids)
             works[id] = {needs,         {}, unix() + within, Nanos{INT64_MAX}, Nanos{INT64_MAX},
                          needs > stated};

@@ -240,7 +240,7 @@ JobId held_for_most(Promising& p, bool second = false, const NodeName& home = "n
     p.w.run_for(s(2));
     (void)p.submit("n2", 20, s(300), s(100), s(100));
     p.run_for(s(400));
-    const JobId id = p.submit(home, 20, s(120), s(100), s(100));
+    JobId id = p.submit(home, 20, s(120), s(100), s(100));
     p.run_for(s(1));
     // Others bid more, so that it has to hold its place.
     p.w.jobs[id].report.terms.max_price = Money::units(1);
@@ -320,6 +320,7 @@ START_TEST(the_report_of_one_job_is_no_reason_to_look_at_the_promises_of_others)
     p.w.add_node("n1", 100, 1, 64, 64'000);
     p.w.run_for(s(2));
     std::vector<JobId> all;
+    all.reserve(40);
     for (int i = 0; i < 40; ++i) all.push_back(p.submit("n1", 20, s(100'000), s(1'000), s(1'000)));
     p.run_for(s(5));
     const uint64_t before = p.w.market->promises_followed();
