@@ -31,7 +31,7 @@ HomeMachines::HomeMachines(const NodeName& node, const HomeLimits& limits)
       budget(limits.warn_permille, limits.warn_span),
       expels(limits.expel_patience),
       wakes(node, limits.wake),
-      reports(runs, checkpoints, clock, groups, gangs, records, evacuations, delays) {}
+      reports(runs, checkpoints, clock, groups, gangs, records, evacuations, delays, orders) {}
 
 Nanos HomeMachines::due(const HomeJob& job) const {
     return std::min({expels.due(job), moves.due(job), runs.due(job), checkpoints.due(job),

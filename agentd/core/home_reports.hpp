@@ -3,6 +3,7 @@
 // machines of the Home know of it beside that. Part of Home.
 #pragma once
 
+#include "agentd/core/home_orders.hpp"
 #include "agentd/core/home_turn.hpp"
 
 namespace souk {
@@ -20,7 +21,8 @@ class HomeReports final : public JobReporter {
   public:
     HomeReports(const HomeRuns& runs, const HomeCheckpoints& checkpoints, const HomeClock& clock,
                 const HomeGroups& groups, const HomeGangs& gangs, const HomeRecords& records,
-                const HomeEvacuations& evacuations, const HomeDelays& tries)
+                const HomeEvacuations& evacuations, const HomeDelays& tries,
+                const HomeOrders& orders)
         : runs_(runs),
           checkpoints_(checkpoints),
           clock_(clock),
@@ -28,8 +30,12 @@ class HomeReports final : public JobReporter {
           gangs_(gangs),
           records_(records),
           evacuations_(evacuations),
-          delays_(tries) {}
+          delays_(tries),
+          orders_(orders) {}
     JobReport report_of(const HomeJob& job, Nanos now) const override;
+    bool is_superseded(const HomeJob& job) const override {
+        return orders_.pending(job) != nullptr;
+    }
 
   private:
     const HomeRuns& runs_;
@@ -40,6 +46,7 @@ class HomeReports final : public JobReporter {
     const HomeRecords& records_;
     const HomeEvacuations& evacuations_;
     const HomeDelays& delays_;
+    const HomeOrders& orders_;
 };
 
 }  // namespace souk

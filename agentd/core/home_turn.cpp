@@ -81,8 +81,8 @@ void HomeTurn::send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch,
 void HomeTurn::fail_order(HomeJob& job, const NodeName& at, const Trouble& why) const {
     job.comment = why;
     job.story.add(step(StoryStep::What::failed, at, why));
-    OrderFailed f{job.id, job.order_seq, at, why};
-    out.push_back(home::ToMarketMsg{std::move(f)});
+    if (!reporter.is_superseded(job))
+        out.push_back(home::ToMarketMsg{OrderFailed{job.id, job.order_seq, at, why}});
     tell(job, home::Tell::What::comment, why);
 }
 

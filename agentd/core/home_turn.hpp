@@ -14,11 +14,13 @@
 
 namespace souk {
 
-// Says how a job is, for the market.
+// Says how a job is, and what it still has to do, for the market.
 class JobReporter {
   public:
     virtual ~JobReporter() = default;
     virtual JobReport report_of(const HomeJob& job, Nanos now) const = 0;
+    // A newer order than the one that is carried out waits until that is over.
+    virtual bool is_superseded(const HomeJob& job) const = 0;
 };
 
 struct HomeTurn {
@@ -52,7 +54,9 @@ struct HomeTurn {
     void send_checkpoint(const HomeJob& job, const Orphan& to) const;
     // The command has all that a node needs to know of a job that comes to it.
     void send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb) const;
-    // That node could not carry out the market's last order for this job.
+    // That node could not carry out the market's order for this job. The market hears of it if it
+    // was its last one: it would take the failure for that of the newer one, which is still to
+    // come.
     void fail_order(HomeJob& job, const NodeName& node, const Trouble& why) const;
     StoryStep step(StoryStep::What what, const NodeName& node = {}, Trouble why = {},
                    Money price = {}) const;

@@ -36,6 +36,7 @@ struct BareReporter final : JobReporter {
         r.id = job.id;
         return r;
     }
+    bool is_superseded(const HomeJob&) const override { return false; }
 };
 
 struct HomeRig {

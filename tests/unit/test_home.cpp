@@ -120,6 +120,19 @@ START_TEST(an_epoch_is_never_used_again_after_a_failure) {
 }
 END_TEST
 
+START_TEST(the_market_hears_no_failure_of_an_order_that_a_newer_one_has_overtaken) {
+    Bench last;
+    last.running().run_on("n3").event("n3", 2, GuestState::failed, "no room");
+    ck_assert(last.text().find("!n3") != std::string::npos);
+    // It would take it for that of the freeze, which is still to come.
+    Bench b;
+    b.running().run_on("n3").suspend();
+    b.event("n3", 2, GuestState::failed, "no room");
+    ck_assert(b.text().find('!') == std::string::npos);
+    ck_assert(b.job().phase == JobPhase::freezing);
+}
+END_TEST
+
 START_TEST(time_limits_give_up_before_the_decision_and_insist_after_it) {
     const Home::Limits l;
     Bench prepare;
@@ -430,6 +443,7 @@ UNIT_SUITE(home, a_job_whose_record_cannot_be_read_stays_as_it_is_and_its_number
            what_a_node_claims_is_taken_for_no_more_than_can_be,
            no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rests,
            a_failed_start_waits_again_and_is_dropped,
+           the_market_hears_no_failure_of_an_order_that_a_newer_one_has_overtaken,
            a_program_that_no_node_can_execute_ends_as_in_a_shell,
            a_program_that_one_node_lacks_runs_on_another, a_cancel_works_in_every_phase,
            a_cancel_cut_off_by_a_crash_is_finished_at_the_restart,

@@ -397,8 +397,9 @@ START_TEST(a_report_says_what_the_machines_know_beside_the_record) {
     const HomeRecords records("n1", {});
     const HomeEvacuations evacuations({"n1", s(1), s(900)});
     const HomeDelays delays;
+    HomeOrders orders;
     const HomeReports reports(r.runs, r.checkpoints, clock, groups, gangs, records, evacuations,
-                              delays);
+                              delays, orders);
     GuestEvent e = HomeRig::event(GuestState::running);
     e.pid = 77;
     e.cannot_move = "a queue is open";
