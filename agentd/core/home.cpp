@@ -179,40 +179,44 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     return job->id;
 }
 
+Status Home::may_change(const HomeJob& job, const JobTerms& wanted) const {
+    const std::string name = "job " + job.id.text();
+    if (job.phase == JobPhase::finished)
+        return fail(CauseCode::not_possible, name + " is finished");
+    if (wanted.cpus != job.terms.cpus && job.phase != JobPhase::waiting)
+        return fail(CauseCode::not_possible, name + " has started: its CPUs cannot change");
+    // Its limit there is what it was ordered with, and its next one may be more.
+    if (wanted.memory_mb < job.terms.memory_mb && job.phase != JobPhase::waiting &&
+        job.phase != JobPhase::frozen)
+        return fail(CauseCode::not_possible, name + " has started: its memory cannot shrink");
+    // The market has counted what it was ordered to begin with.
+    if (wanted.resources != job.terms.resources &&
+        (job.phase != JobPhase::waiting || parts_->m.orders.pending(job)))
+        return fail(CauseCode::not_possible,
+                    name + " has started: its named resources cannot change");
+    return can_be_read(wanted);
+}
+
 Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::change, id); });
     HomeJob* job = parts_->m.records.find(id);
     if (!job) return fail(CauseCode::not_found, "no job " + id.text() + " on this node");
-    if (job->phase == JobPhase::finished)
-        return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
-    if (terms.cpus != job->terms.cpus && job->phase != JobPhase::waiting)
-        return fail(CauseCode::not_possible,
-                    "job " + id.text() + " has started: its CPUs cannot change");
     JobTerms wanted = terms;
     give_default_memory(wanted);
-    // Its limit there is what it was ordered with, and its next one may be more.
-    if (wanted.memory_mb < job->terms.memory_mb && job->phase != JobPhase::waiting &&
-        job->phase != JobPhase::frozen)
-        return fail(CauseCode::not_possible,
-                    "job " + id.text() + " has started: its memory cannot shrink");
-    // The market has counted what it was ordered to begin with.
-    if (terms.resources != job->terms.resources &&
-        (job->phase != JobPhase::waiting || parts_->m.orders.pending(*job)))
-        return fail(CauseCode::not_possible,
-                    "job " + id.text() + " has started: its named resources cannot change");
-    if (HomeGangs::is_component(*job))
-        return fail(
-            CauseCode::not_possible,
-            "job " + id.text() +
-                " is of several components: its terms cannot change yet; cancel it, and submit "
-                "it with others");
-    TRY(can_be_read(terms));
-    const Reindexed indexed(parts_->steps, id.seq);
+    TRY(may_change(*job, wanted));
+    std::map<uint64_t, JobTerms> all{{id.seq, std::move(wanted)}};
+    if (HomeGangs::is_component(*job)) {
+        TRY_ASSIGN(all, parts_->m.gangs.changed(*job, all.at(id.seq), parts_->m.records.all()));
+    }
     const HomeTurn turn = this->turn(now, out);
-    job->terms = std::move(wanted);
-    job->story.add(turn.step(StoryStep::What::changed, {}, {}, terms.max_price));
-    turn.persist(*job);
-    turn.report(*job);
+    for (auto& [seq, changed] : all) {
+        HomeJob* const one = parts_->m.records.find({id.home, seq});
+        const Reindexed indexed(parts_->steps, seq);
+        one->terms = std::move(changed);
+        one->story.add(turn.step(StoryStep::What::changed, {}, {}, one->terms.max_price));
+        turn.persist(*one);
+        turn.report(*one);
+    }
     return {};
 }
 

@@ -173,6 +173,7 @@ class Home {
     HomeTurn turn(Nanos now, home::Outputs& out) const;
     // Gives its memory to a job that does not say how much it needs.
     void give_default_memory(JobTerms& terms) const;
+    Status may_change(const HomeJob& job, const JobTerms& wanted) const;
     HomeJob record_of(Submission s, Nanos now_unix, const HomeTurn& turn) const;
     void ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn) const;
     void carry_out(const Order& order, Nanos now, home::Outputs& out);

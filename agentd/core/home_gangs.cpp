@@ -166,6 +166,45 @@ bool HomeGangs::lacks_as_well(HomeJob& other, const HomeJob& job) {
 }
 
 // -------------------------------------------------------------------------------------------------
+// its terms
+
+Result<std::map<uint64_t, JobTerms>> HomeGangs::changed(const HomeJob& job, const JobTerms& wanted,
+                                                        const Jobs& jobs) const {
+    const std::string which = "job " + job.id.text() + " is of several components: its ";
+    if (!job.group.whole) return fail(CauseCode::not_possible, which + "others have not come yet");
+    if (market::strategy_of(wanted) != market::Strategy::truthful || wanted.pace)
+        return fail(CauseCode::not_possible, which + "price is what it bids: it has no strategy");
+    if (wanted.cpus != job.terms.cpus || wanted.booking != job.terms.booking)
+        return fail(CauseCode::not_possible,
+                    which + (wanted.cpus != job.terms.cpus ? "CPUs" : "places and promises") +
+                        " cannot change");
+    std::map<uint64_t, JobTerms> all;
+    int64_t cpus = 0;
+    for (const uint64_t seq : all_of(job)) {
+        const auto it = jobs.find(seq);
+        if (it == jobs.end() || it->second.phase == JobPhase::finished) continue;
+        all[seq] = it->second.terms;
+        cpus += it->second.terms.cpus;
+    }
+    const bool has_new_budget = wanted.budget != job.terms.budget;
+    for (auto& [seq, terms] : all) {
+        const Money budget = terms.budget;
+        if (seq == job.id.seq) terms = wanted;
+        terms.max_price = wanted.max_price;
+        terms.finish = wanted.finish;
+        terms.project = wanted.project;
+        terms.sites = wanted.sites;
+        terms.budget = budget;
+        if (!has_new_budget) continue;
+        const __int128 share = static_cast<__int128>(wanted.budget.micro) * terms.cpus / cpus;
+        terms.budget = Money{static_cast<int64_t>(share)};
+        if (terms.budget.micro == 0 && wanted.budget.micro > 0)
+            return fail(CauseCode::invalid, which + "budget is too small to be divided");
+    }
+    return all;
+}
+
+// -------------------------------------------------------------------------------------------------
 // the end
 
 // A component that was ended for another's sake says nothing of its own.

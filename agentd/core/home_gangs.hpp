@@ -71,6 +71,12 @@ class HomeGangs {
     // another. True: that is news for the other.
     static bool lacks_as_well(HomeJob& other, const HomeJob& job);
 
+    // The terms of the components that have not ended, by number, when those of `job` become
+    // `wanted`. Price, deadline, project and sites are the gang's, and so is a new budget, which is
+    // divided by CPUs; the rest is the component's own. Errors: what a gang cannot change.
+    Result<std::map<uint64_t, JobTerms>> changed(const HomeJob& job, const JobTerms& wanted,
+                                                 const Jobs& jobs) const;
+
     // The reason why the others are to end, now that this one has; empty: they go on.
     Trouble verdict(const HomeJob& ended) const;
     // The reason why the component is being ended: the verdict of the one that ended first, or that

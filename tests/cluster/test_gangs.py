@@ -148,7 +148,10 @@ def test_an_owner_who_comes_back_has_his_machine_and_the_gang_goes_on_or_is_froz
     until_gang(wide, first, "ends", lambda jobs: all(j["status"] == "finish" for j in jobs))
 
 
-def test_the_terms_of_a_gang_that_runs_do_not_change(wide):
+def test_a_new_price_is_that_of_the_whole_gang(wide):
     first = submit(wide, "sleep", "1000", count=2)
-    refused(wide.tool("srun", "-J", first, "-p", "50", check=False), "not_possible")
+    wide.tool("srun", "-J", first, "-p", "50")
+    until_gang(wide, first, "bids 50", lambda jobs: len(jobs) == 2 and all(
+        j["value"] == 50 for j in jobs))
+    refused(wide.tool("srun", "-J", first, "-c", "2", check=False), "not_possible")
     wide.tool("marketctl", "cancel", first)

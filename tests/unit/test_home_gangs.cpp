@@ -113,7 +113,51 @@ START_TEST(what_cannot_be_a_component_is_refused_in_one_line) {
                    "waits for another job");
     g.submit(2);
     ck_assert_text(g.refused(Gang::component(1, 2)), "job n1.1 takes no more components");
-    ck_assert(!g.h.change({"n1", 1}, g.job(1).terms, g.now, g.out).has_value());
+}
+END_TEST
+
+START_TEST(what_a_gang_shares_changes_for_all_in_one_step_and_the_rest_for_one) {
+    Gang g;
+    g.submit(2);
+    Submission big = Gang::component(0, 2);
+    big.terms.cpus = 3;
+    ck_assert_text(g.refused(big), "");
+    JobTerms wanted = g.job(3).terms;
+    ck_assert(!g.h.change({"n1", 3}, wanted, g.now, g.out).has_value());  // the other is to come
+    ck_assert_text(g.refused(Gang::component(1, 2, 3)), "");
+    wanted.max_price = Money::units(7);
+    wanted.budget = Money::units(8);
+    wanted.memory_mb = 512;
+    wanted.finish = Nanos::from_s(3'600);
+    g.out.clear();
+    ck_assert(g.h.change({"n1", 3}, wanted, g.now, g.out).has_value());
+    ck_assert_text(g.text(), "P P");
+    for (const uint64_t seq : {3, 4}) {
+        const JobTerms& t = g.job(seq).terms;
+        ck_assert(t.max_price == Money::units(7) && t.finish == Nanos::from_s(3'600));
+        ck_assert(t.budget == Money::units(seq == 3 ? 6 : 2));
+        ck_assert_int_eq(t.memory_mb, seq == 3 ? 512 : 0);
+        ck_assert(g.reported(seq).terms == t);
+    }
+    // A budget that nobody changes stays as it was divided.
+    wanted = g.job(4).terms;
+    wanted.max_price = Money::units(9);
+    ck_assert(g.h.change({"n1", 4}, wanted, g.now, g.out).has_value());
+    ck_assert(g.job(3).terms.budget == Money::units(6) && g.job(4).terms.budget == Money::units(2));
+    ck_assert(g.job(3).terms.max_price == Money::units(9));
+    const auto refused = [&](JobTerms terms) {
+        return !g.h.change({"n1", 4}, terms, g.now, g.out).has_value();
+    };
+    JobTerms other = wanted;
+    other.cpus = 2;
+    ck_assert(refused(other));
+    other = wanted;
+    other.strategy = "patient";
+    ck_assert(refused(other));
+    other = wanted;
+    other.budget = Money{2};  // of four CPUs
+    ck_assert(refused(other));
+    ck_assert(g.job(4).terms == wanted);
 }
 END_TEST
 
@@ -304,6 +348,7 @@ END_TEST
 UNIT_SUITE(home_gangs, a_gang_waits_until_all_of_its_components_have_come,
            how_components_are_to_lie_goes_to_the_market_and_one_that_does_not_look_starts_none,
            what_cannot_be_a_component_is_refused_in_one_line,
+           what_a_gang_shares_changes_for_all_in_one_step_and_the_rest_for_one,
            all_components_are_released_by_one_step_when_the_last_is_held,
            one_that_cannot_start_takes_the_start_of_all_back,
            what_a_node_lacks_for_one_component_it_lacks_for_all_that_have_its_program,
