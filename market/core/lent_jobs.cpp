@@ -143,7 +143,8 @@ Status LentJobs::go(Job& job, const std::string& site, const Reason& gain, Nanos
     return {};
 }
 
-Status LentJobs::go_home(Job& job, const NodeName& node, const SiteMove& move, const Reason& gain) {
+Status LentJobs::go_home(Job& job, const NodeName& node, const std::optional<SiteMove>& move,
+                         const Reason& gain) {
     const auto home = std::ranges::find(job.record.loan->visits, std::string(), &SiteVisit::site);
     const bool rests = home != job.record.loan->visits.end() &&
                        std::min(home->again, context_.unix(now_) + rest_most) > context_.unix(now_);
@@ -163,7 +164,8 @@ Status LentJobs::go_home(Job& job, const NodeName& node, const SiteMove& move, c
 bool LentJobs::goes_to(const Job& job, const Node& to, Money price) {
     const auto it = wishes_.find(job.id());
     if (it == wishes_.end() || it->second.has_place) return false;
-    if (!gain_of(it->second.move, {price, to.record.report.speed, {}}, "").pays) return false;
+    const std::optional<SiteMove>& move = it->second.move;
+    if (move && !gain_of(*move, {price, to.record.report.speed, {}}, "").pays) return false;
     it->second.node = to.id();
     return true;
 }

@@ -90,9 +90,11 @@ class LentJobs {
     // Nothing keeps the job, which runs or is frozen to disk, where it is.
     bool may_move(const Job& job) const;
     // The job is here, and the markets move it there; or it runs there, and they move it home, to
-    // a node where its bid would win a place. Errors: not now.
+    // a node where its bid would win a place. `move`: another node than that must be worth it;
+    // nullopt: the operator's program wants it, whatever it gains. Errors: not now.
     Status go(Job& job, const std::string& site, const Reason& gain, Nanos now);
-    Status go_home(Job& job, const NodeName& node, const SiteMove& move, const Reason& gain);
+    Status go_home(Job& job, const NodeName& node, const std::optional<SiteMove>& move,
+                   const Reason& gain);
     // It is not to move there any more. `why`: the other site does not take it; empty: this market
     // has decided otherwise.
     void take_back(Job& job, const souk::Cause& why);
@@ -161,9 +163,9 @@ class LentJobs {
         NodeName node;  // asked: there, or any if it is empty; else here
         Nanos until = {}, again = {};
         bool has_place = false;
-        std::string said = {};  // asked: why it waits there
-        Reason gain = {};       // the markets want it, and why; empty: an operator does
-        SiteMove move = {};     // home for a gain: what that must be worth
+        std::string said = {};              // asked: why it waits there
+        Reason gain = {};                   // the markets want it, and why; empty: an operator does
+        std::optional<SiteMove> move = {};  // home for a gain: what that must be worth
     };
     Loan begun(const Job& job, const std::string& site, bool by_markets) const;
     void count_trip(Loan& loan, Nanos now) const;

@@ -94,7 +94,7 @@ Status SiteMoves::go_home(Job& job, const Quote::Place& place, Nanos now, bool b
     const SiteGain gain = gain_of(move, {place.price, place.speed, {}}, "");
     const std::string text = (by_program ? by_reroute : "") + gain.text(called({}));
     if (!gain.pays && !by_program) return fail("job " + job.id().text() + ": " + text);
-    return lent_.go_home(job, place.node, move,
+    return lent_.go_home(job, place.node, by_program ? std::nullopt : std::optional(move),
                          Reason(ReasonCode::site_gain).with(Figure::cause, text));
 }
 

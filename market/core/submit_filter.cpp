@@ -5,14 +5,15 @@
 #include <utility>
 
 #include "kernel/base/text.hpp"
+#include "market/core/needs.hpp"
 
 namespace souk::market {
 namespace {
 
 // Joins what its user needs and what the filter has added.
-std::string joint_needs(const Job& job) {
+std::string joint_needs(const Job& job, const FilterWord& word) {
     const std::string& own = *job.record.report.terms.needs;
-    const std::string& added = job.record.filter->needs;
+    const std::string& added = word.needs;
     if (added.empty()) return {};
     return own.empty() ? added : "(" + own + ") and (" + added + ")";
 }
@@ -55,8 +56,19 @@ bool SubmitFilter::is_barred(const Job& job, const std::string& site) {
     return bars == "any" || std::ranges::find(sites, site) != sites.end();
 }
 
+Status SubmitFilter::can_join(const Job& job, const FilterWord& word) {
+    const std::string needs = joint_needs(job, word);
+    if (needs.empty()) return {};
+    const auto joined = Needs::parse(needs);
+    return joined ? Status{} : wrap("needs, with those of its user", joined.error());
+}
+
+void SubmitFilter::overruled(Job& job) {
+    if (job.record.filter->hold) job.record.filter.edit().hold = false;
+}
+
 void SubmitFilter::changed(Job& job) {
-    job.joint_needs = joint_needs(job);
+    job.joint_needs = joint_needs(job, *job.record.filter);
     book_.save(job);
     work_.touch(job);
     notes_.of(job);
@@ -67,7 +79,7 @@ void SubmitFilter::resume(Job& job) {
         job.record.filter.clear();
         book_.save(job);
     }
-    job.joint_needs = joint_needs(job);
+    job.joint_needs = joint_needs(job, *job.record.filter);
     if (job.record.filter->state == FilterWord::State::asked) due_.insert(job.id());
 }
 
@@ -88,15 +100,23 @@ void SubmitFilter::reported(Job& job, const JobTerms& before) {
                         job.record.filter->state != FilterWord::State::asked;
     if (is_new && context_.options.submit_filter && of_site(job.id().home).site.empty())
         return ask(job);
-    if (!job.record.filter->needs.empty()) job.joint_needs = joint_needs(job);
+    if (!job.record.filter->needs.empty()) job.joint_needs = joint_needs(job, *job.record.filter);
 }
 
 bool SubmitFilter::answered(Job& job, FilterWord word) {
     if (job.record.filter->state != FilterWord::State::asked) return false;
+    const bool was_held = job.record.filter->hold;
     job.record.filter = std::move(word);
-    // Its user does not lift it: an operator releases the job.
-    const bool is_free = job.record.hold == Hold::none || job.record.hold == Hold::by_user;
-    if (job.record.filter->hold && is_free && !goes_on(job)) job.record.hold = Hold::frozen;
+    // Its user does not lift it: an operator releases the job, or the filter's next answer does.
+    Hold& hold = job.record.hold;
+    const bool is_free = hold == Hold::none || hold == Hold::by_user;
+    if (!job.record.filter->hold) {
+        if (was_held && hold == Hold::frozen) hold = Hold::none;
+    } else if (is_free && !goes_on(job)) {
+        hold = Hold::frozen;
+    } else if (!was_held || hold != Hold::frozen) {
+        overruled(job);  // it is an operator's hold, or none
+    }
     changed(job);
     return true;
 }

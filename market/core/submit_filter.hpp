@@ -31,6 +31,9 @@ class SubmitFilter {
     // The job does not go to that site: the filter has said so, or has not let it pass.
     static bool is_barred(const Job& job, const std::string& site);
 
+    // Whether what it adds and what the job's user needs are one expression that can be read.
+    static Status can_join(const Job& job, const FilterWord& word);
+
     // A job was loaded; without a filter none is kept.
     void resume(Job& job);
     // The job is new here.
@@ -41,6 +44,8 @@ class SubmitFilter {
     bool answered(Job& job, FilterWord word);
     // It has given no answer, and why.
     bool silent(Job& job, const std::string& why);
+    // An operator has said what is to become of the job: a hold of the filter's is his from now on.
+    static void overruled(Job& job);
     // An operator lets it pass. False: it is not kept.
     bool let_pass(Job& job);
     // Jobs about which the filter is to be asked, since the last call.

@@ -97,6 +97,9 @@ void LoanDesk::arrives(uint64_t number, const std::string& site, const SiteJob& 
                              newest.token == guest.token;
         if (!is_same && now.phase != JobPhase::finished)
             return arrives(connection, key.first, newest);
+        // Its record may have been set aside while the programs were asked.
+        if (records_.state().is_aside(kind_job, now.id.text())) return;
+        if (!records_.recall(now.id)) return;
         if (leave || now.phase == JobPhase::finished)
             (void)take_job(connection, key.first, newest,
                            leave ? *leave : market::SiteGuests::Leave{});

@@ -98,6 +98,7 @@ MarketFace MarketFigures::face() const {
                  times_.within(500),
                  times_.within(990),
                  warnings_.all()};
+    for (std::string& trouble : programs_.troubles()) f.warnings.push_back(std::move(trouble));
     f.uncertified = trust_.uncertified();
     if (decision_log_) {
         const DecisionFiles& files = decision_log_->files();

@@ -16,6 +16,7 @@
 #include "market/daemon/decision_times.hpp"
 #include "market/daemon/market_records.hpp"
 #include "market/daemon/market_trust.hpp"
+#include "market/daemon/operator_programs.hpp"
 #include "market/daemon/replies.hpp"
 #include "market/daemon/solver_program.hpp"
 #include "market/daemon/step_taker.hpp"
@@ -28,6 +29,7 @@ class MarketFigures {
     MarketFigures(const MarketConfig& config, const market::Market& market,
                   const MarketRecords& records, const Connections& connections,
                   const MarketTrust& trust, const DecisionTimes& times, const Warnings& warnings,
+                  const OperatorPrograms& programs,
                   const std::unique_ptr<DecisionShell>& decision_log,
                   const std::unique_ptr<SolverProgram>& program)
         : config_(config),
@@ -37,6 +39,7 @@ class MarketFigures {
           trust_(trust),
           times_(times),
           warnings_(warnings),
+          programs_(programs),
           decision_log_(decision_log),
           program_(program) {}
 
@@ -52,6 +55,7 @@ class MarketFigures {
     const MarketTrust& trust_;
     const DecisionTimes& times_;
     const Warnings& warnings_;
+    const OperatorPrograms& programs_;
     const std::unique_ptr<DecisionShell>& decision_log_;
     const std::unique_ptr<SolverProgram>& program_;
 };

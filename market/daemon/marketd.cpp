@@ -56,7 +56,7 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       loans_(log, market_, records_, sites_, connections_, arrivals_, *this),
       web_(log, config, trust_, replies_),
       figures_(config, market_, records_, connections_, trust_, decisions_, warnings_,
-               decision_log_, program_) {}
+               programs_, decision_log_, program_) {}
 
 Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const MarketConfig& config) {
     TRY(make_directory(config.state));

@@ -13,6 +13,9 @@ namespace {
 constexpr Nanos offers_hold = Nanos::from_s(15);
 constexpr int looked_at_once = 256;
 constexpr ptrdiff_t questions_most = 16;  // of one peer that wait
+// A program of the operator's has this long to choose. The market decides without it then, as
+// long as what was offered is still kept.
+constexpr Nanos program_limit = Nanos::from_s(8);
 
 void write_gain(JsonWriter& w, const SiteGain& gain) {
     if (gain.is_money)
@@ -101,6 +104,7 @@ void OfferDesk::peer_came() {
 
 void OfferDesk::look() {
     const Nanos now = Loop::now();
+    take_undecided(now);
     take_ended(waiting_, now);
     take_ended(running_, now);
     // Jobs about which nobody can be asked now begin no round, and there may be many of them.
@@ -116,6 +120,7 @@ void OfferDesk::look() {
     }
     Nanos next = waiting_.next();
     if (turns_.may_run(waiting_, now)) next = std::min(next, running_.next());
+    if (!undecided_.empty()) next = std::min(next, undecided_.front().until);
     if (next == Nanos::never())
         timer_.cancel();
     else
@@ -156,11 +161,27 @@ bool OfferDesk::ask_program(OfferRounds& rounds, const market::Job& job,
     const std::string owner = id.home + "/" + std::to_string(job.record.report.uid);
     std::string question = reroutes ? program_words::ask_reroute(job, round, which)
                                     : program_words::ask_metric(job, round, which);
-    return program.ask(
+    const bool is_asked = program.ask(
         owner, [question = std::move(question)] { return question; },
         [this, &rounds, id, number = round.number, which](const Result<std::string>& answer) {
-            chosen_by(rounds, id, number, which, answer);
+            if (std::erase_if(undecided_, [&](const Undecided& one) {
+                    return one.rounds == &rounds && one.number == number;
+                }) > 0)
+                chosen_by(rounds, id, number, which, answer);
         });
+    if (is_asked) undecided_.push_back({&rounds, id, round.number, Loop::now() + program_limit});
+    return is_asked;
+}
+
+void OfferDesk::take_undecided(Nanos now) {
+    while (!undecided_.empty() && undecided_.front().until <= now) {
+        const Undecided one = std::move(undecided_.front());
+        undecided_.pop_front();
+        const market::Job* const job = market_.find(one.id);
+        const OfferRounds::Round* const round = one.rounds->of(one.id);
+        if (job && round && round->number == one.number && !round->is_open)
+            conclude(*one.rounds, *job, *round, false, now);
+    }
 }
 
 void OfferDesk::chosen_by(OfferRounds& rounds, const JobId& id, uint64_t number,

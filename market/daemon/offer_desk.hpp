@@ -69,6 +69,8 @@ class OfferDesk {
               bool by_program, Nanos now);
     // False: no program of the operator's has a say in it.
     bool ask_program(OfferRounds& rounds, const market::Job& job, const OfferRounds::Round& round);
+    // The market decides about rounds for which a program has had its time.
+    void take_undecided(Nanos now);
     void chosen_by(OfferRounds& rounds, const JobId& id, uint64_t number,
                    const std::vector<size_t>& which, const Result<std::string>& answer);
     void look();
@@ -91,6 +93,13 @@ class OfferDesk {
     std::map<JobId, market::Quote::Place> at_home_;   // this, while it is looked at
     // They are to go home, and their places there are looked for: is it a program's word?
     std::map<JobId, bool> go_home_;
+    struct Undecided {
+        OfferRounds* rounds = nullptr;
+        JobId id;
+        uint64_t number = 0;
+        Nanos until;
+    };
+    std::deque<Undecided> undecided_;  // rounds that a program is asked about, the oldest first
     Timer timer_;
 };
 

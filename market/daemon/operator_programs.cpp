@@ -41,6 +41,15 @@ Status OperatorPrograms::check() const {
     return {};
 }
 
+std::vector<std::string> OperatorPrograms::troubles() const {
+    std::vector<std::string> lines;
+    for (const AskedProgram* program : {&submit, &arrival, &users, &metric, &reroute}) {
+        if (!program->is_set()) continue;
+        if (const auto path = program->check(); !path) lines.push_back(path.error().message);
+    }
+    return lines;
+}
+
 void OperatorPrograms::close() {
     for (AskedProgram* program : {&submit, &arrival, &users, &metric, &reroute}) program->close();
 }

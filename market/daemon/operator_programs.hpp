@@ -3,6 +3,9 @@
 // configuration (docs/filters.md). Owned by Marketd.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "market/daemon/asked_program.hpp"
 #include "market/daemon/config.hpp"
 
@@ -12,6 +15,8 @@ struct OperatorPrograms {
     OperatorPrograms(Loop& loop, Log& log, const MarketConfig& config);
     // Errors: one of them could not be run now, and why.
     Status check() const;
+    // Why those that could not be run now could not, in a line each.
+    std::vector<std::string> troubles() const;
     void close();
 
     AskedProgram submit, arrival, users, metric, reroute;

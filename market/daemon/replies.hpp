@@ -22,7 +22,7 @@ struct MarketFace {
     std::string solver;                 // what decides now: an algorithm, or the program
     uint64_t commits = 0;               // of its records, since it started
     Nanos decision_p50, decision_p99;   // from an input to the order on its way; 0: there was none
-    std::vector<std::string> warnings;  // since it started
+    std::vector<std::string> warnings;  // since it started, and of programs that cannot run now
     struct Decisions {                  // of the decision log; none: there is no log
         uint64_t number = 0;
         std::string head;

@@ -71,6 +71,9 @@ void SubmitDesk::answered(const JobId& id, const JobTerms& asked,
     Result<market::FilterWord> word =
         answer ? program_words::submit_answer(*answer)
                : Result<market::FilterWord>(tl::unexpected(answer.error()));
+    if (job && word)
+        if (const Status joins = market::SubmitFilter::can_join(*job, *word); !joins)
+            word = tl::unexpected(joins.error());
     if (answer && !word) program_.note_nonsense(word.error());
     market_.filtered(id, word);
     if (word)

@@ -280,6 +280,39 @@ def test_the_metric_chooses_or_keeps_a_job_at_home_and_without_it_the_market_doe
     assert "its answer is no JSON object" in read_text(f"{lab.market.run_dir}/market/log")
 
 
+def limited_to(site, ms):
+    """The site's programs have another time limit from now on."""
+    conf = f"{site.market.run_dir}/market/marketd.conf"
+    text = read_text(conf)
+    with open(conf, "w") as f:
+        f.write(re.sub(r"programs_limit_ms = \d+", f"programs_limit_ms = {ms}", text))
+    site.market.kill_daemon("market")
+    site.until_connected("uni")
+
+
+def test_a_metric_that_hangs_keeps_no_job_at_home(sites):
+    """Its limit is far above the time for which the peer keeps its place."""
+    lab, uni, programs = sites
+    limited_to(lab, 60_000)
+    try:
+        programs.place("site_metric", "#!/bin/sh\nsleep 1000\n")
+        away(lab, waiting(lab))
+    finally:
+        limited_to(lab, 1500)
+
+
+def test_a_program_that_is_gone_is_told_to_the_operator(sites):
+    lab, uni, programs = sites
+    warns = f"site_metric: {programs.path}/site_metric"
+    assert warns not in lab.market.tool("marketctl", "status").stdout
+    os.unlink(f"{programs.path}/site_metric")
+    assert warns in lab.market.tool("marketctl", "status").stdout
+    said = lab.market.doctor(lab.market.nodes()[0], "--json", "--agentd", "/nonexistent",
+                             "--marketd", f"{lab.market.run_dir}/market/marketd.conf")
+    found = {n["name"]: n for n in json.loads(said)}["warnings"]
+    assert not found["met"] and warns in found["found"]
+
+
 def test_a_program_says_whether_a_running_job_moves(sites):
     """It runs as the same user, so an owner's line says so, which goes before the user map."""
     lab, uni, programs = sites

@@ -166,6 +166,55 @@ START_TEST(the_hold_of_the_filter_goes_before_that_of_its_user) {
 }
 END_TEST
 
+START_TEST(a_hold_of_the_filter_ends_with_an_answer_without_one_and_an_operators_does_not) {
+    World w(filtered());
+    w.add_node("n1", 100, 1, 4);
+    w.run_for(Nanos::from_s(4));
+    const JobId id = w.submit("n1", 50);
+    Money price = Money::units(50);
+    const auto answered = [&](bool hold) {
+        price = price + Money::units(1);
+        w.jobs.at(id).report.terms.max_price = price;  // so the filter is asked once more
+        w.tell(w.jobs.at(id));
+        FilterWord word = passed();
+        word.hold = hold;
+        w.market->filtered(id, word);
+        return w.market->find(id)->record.hold;
+    };
+    ck_assert(answered(true) == Hold::frozen);
+    ck_assert(answered(true) == Hold::frozen);
+    ck_assert(answered(false) == Hold::none);
+    // Since an operator has said the same, it is his.
+    ck_assert(answered(true) == Hold::frozen);
+    ck_assert(w.market->freeze(id, true, root_uid).has_value());
+    ck_assert(answered(false) == Hold::frozen);
+    ck_assert(answered(true) == Hold::frozen);
+    ck_assert(answered(false) == Hold::frozen);
+    ck_assert(w.market->release(id, root_uid).has_value());
+    ck_assert(answered(false) == Hold::none);
+    w.run_for(Nanos::from_s(2));
+    ck_assert(runs(w, id));
+}
+END_TEST
+
+START_TEST(needs_that_are_too_long_together_are_no_answer) {
+    World w(filtered());
+    w.add_node("n1", 100, 1, 4);
+    const JobId id = w.submit("n1", 50);
+    w.jobs.at(id).report.terms.needs = "node = " + std::string(60, 'n');
+    w.tell(w.jobs.at(id));
+    const Job& job = *w.market->find(id);
+    FilterWord word = passed();
+    word.needs = "cpu.avx512f";
+    ck_assert(SubmitFilter::can_join(job, word).has_value());
+    word.needs = "node = " + std::string(Needs::text_max - 70, 'n');
+    const Status joins = SubmitFilter::can_join(job, word);
+    ck_assert(!joins && joins.error().message.find("1000") != std::string::npos);
+    word.needs.clear();
+    ck_assert(SubmitFilter::can_join(job, word).has_value());
+}
+END_TEST
+
 START_TEST(what_the_filter_says_outlives_the_market_and_ends_with_the_filter) {
     World w(filtered());
     w.add_node("n1", 100, 1, 4);
@@ -215,5 +264,7 @@ UNIT_SUITE(submit_filter, a_job_runs_when_the_filter_has_let_it_pass_and_not_bef
            one_that_is_refused_waits_until_its_terms_change_or_an_operator_says_so,
            a_change_of_a_job_that_runs_is_asked_about_before_it_counts_elsewhere,
            the_hold_of_the_filter_goes_before_that_of_its_user,
+           a_hold_of_the_filter_ends_with_an_answer_without_one_and_an_operators_does_not,
+           needs_that_are_too_long_together_are_no_answer,
            what_the_filter_says_outlives_the_market_and_ends_with_the_filter,
            needs_of_the_filter_count_beside_those_of_the_user);

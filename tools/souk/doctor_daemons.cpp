@@ -80,6 +80,13 @@ void examine_marketd(const std::string& config, const std::string& backups,
     needs.push_back(advice(
         "marketd", "jobs get places", market ? "" : "it does not answer: " + market.error().message,
         "answers", "systemctl start souk-marketd (journalctl -u souk-marketd says why not)"));
+    if (market) {
+        const tools::Json warnings = market->value("warnings", tools::Json::array());
+        const bool warns = !warnings.empty() && warnings.back().is_string();
+        needs.push_back(advice("warnings", "nothing is amiss at the market",
+                               warns ? blank_controls(warnings.back().get<std::string>()) : "",
+                               "none since it started", "marketctl status shows all of them"));
+    }
     const auto age = newest_age_s(backups);
     const bool old = age && *age > backup_age_max_s;
     std::string wrong;
