@@ -46,6 +46,7 @@ void HomeMoves::begin(HomeJob& job, const Order& order, const HomeTurn& turn) {
     s = {};
     s.forecast = last;
     s.source_ticket = order.source_ticket;
+    s.why = order.reason;
     s.ready.source = job.from_frozen;
     s.deadline = turn.now + limits_.step_patience;
     turn.persist(job);
@@ -200,6 +201,7 @@ StoryStep HomeMoves::arrival(const HomeJob& job, const NodeName& from, Nanos pau
     StoryStep step =
         turn.step(job.from_frozen ? StoryStep::What::thawed : StoryStep::What::moved, job.at.node);
     step.from = from;
+    step.why = state(job).why;
     if (job.from_frozen || pause.ns < 0) return step;
     const State& s = state(job);
     const auto since = [&](Nanos at) {

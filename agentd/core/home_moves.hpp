@@ -70,6 +70,7 @@ class HomeMoves {
         Ready ready;
         MoveForecast forecast;      // by the source
         std::string source_ticket;  // Order::source_ticket
+        std::string why;            // Order::reason
         // when the source froze it, had sent it; when the destination held it, was released, and
         // first said that it runs
         Nanos frozen_since = Nanos::never(), sent_at = Nanos::never();

@@ -69,7 +69,8 @@ def test_a_job_has_a_story_that_outlives_a_restart_of_its_home(market, tmp_path)
     assert last[0]["at_unix_s"] >= times[-1]
     text = market.tool("marketctl", "job", job.id, "--story").stdout
     assert re.search(rf"^\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}}  moved from {here} to {there}: "
-                     rf"stop-and-copy, .*, pause [\d.]+ ms \(.*\), [\d.]+ ms in all$", text,
+                     rf"stop-and-copy, .*, pause [\d.]+ ms \(.*\), [\d.]+ ms in all: .*operator",
+                     text,
                      re.M), text
     log = read_text(tmp_path / "log").splitlines()
     assert (log[0].endswith(f" job {job.id} submitted") and

@@ -17,6 +17,7 @@ struct Bench {
     home::Outputs out;
     Nanos now;
     uint64_t seq = 0;
+    std::string reason;  // of orders
 
     static Home::Limits limits() {
         Home::Limits l;
@@ -39,6 +40,7 @@ struct Bench {
         o.node = node;
         o.address = std::string(node) + ":1";
         o.stand = stand;
+        o.reason = reason;
         out.clear();
         h.order(o, now, out);
         return *this;

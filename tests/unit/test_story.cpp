@@ -92,6 +92,7 @@ START_TEST(a_home_writes_a_jobs_story_into_its_record) {
     note.id = unit::id;
     note.price = Money::units(3);
     b.h.note(note, b.now, b.out);
+    b.reason = "a faster machine";
     b.run_on("n3").event("n2", 1, GuestState::dump_ready).event("n3", 2, GuestState::prepared);
     GuestEvent froze;
     froze.id = unit::id;
@@ -129,6 +130,7 @@ START_TEST(a_home_writes_a_jobs_story_into_its_record) {
     ck_assert(story.steps()[2].price == Money::units(3));
     const StoryStep& moved = story.steps()[3];
     ck_assert(moved.from == "n2" && moved.node == "n3" && moved.form == MoveForm::post_copy);
+    ck_assert_text(moved.why, "a faster machine");
     ck_assert_int_eq(moved.pause.ns, Nanos::from_ms(12).ns);
     ck_assert_int_eq(moved.total.ns, Nanos::from_ms(112).ns);
 
@@ -142,7 +144,7 @@ START_TEST(a_home_writes_a_jobs_story_into_its_record) {
     const char* const step =
         R"("step":"moved","node":"n3","from":"n2","bytes":1048576,)"
         R"("form":"pre-copy, post-copy","ahead_bytes":47185920,"pause_ms":12,)"
-        R"("sent_ms":5,"restored_ms":4,"decided_ms":1,"running_ms":2,"total_ms":112})";
+        R"("sent_ms":5,"restored_ms":4,"decided_ms":1,"running_ms":2,"total_ms":112,"why":"a faster machine"})";
     ck_assert_msg(json.find(step) != json.npos, "%s", json.c_str());
 }
 END_TEST
