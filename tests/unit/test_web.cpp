@@ -210,6 +210,31 @@ START_TEST(an_array_is_one_row_that_leads_to_its_jobs) {
 }
 END_TEST
 
+START_TEST(finished_jobs_of_an_array_are_one_row_where_the_newest_stands) {
+    const Json jobs = parse_json(R"([
+        {"id": "n1.9", "exit": 0, "ended_unix_s": 90, "cost": 1},
+        {"id": "n1.8", "array": "n1.5", "exit": 3, "ended_unix_s": 80, "cost": 2,
+         "runtime_s": 4, "migrations": 1, "user": "ada", "name": "sweep"},
+        {"id": "n1.4", "gang": "n1.4", "exit": 0, "ended_unix_s": 70},
+        {"id": "n1.7", "array": "n1.5", "exit": 0, "ended_unix_s": 60, "cost": 3,
+         "runtime_s": 5, "migrations": 2, "user": "ada", "name": "sweep"}])");
+    const Json rows = tools::folded_history(jobs);
+    ck_assert_uint_eq(rows.size(), 3);
+    ck_assert_text(tools::row_title(rows[0]), "n1.9");
+    ck_assert_text(tools::row_title(rows[1]), "n1.5[2]");
+    ck_assert_text(tools::row_title(rows[2]), "n1.4");  // alone, it is a job
+    const Json& group = rows[1];
+    ck_assert_text(group["exit"].get<std::string>(), "1 failed");
+    ck_assert(group["ended_unix_s"] == 80.0 && group["cost"] == 5.0 && group["runtime_s"] == 9.0);
+    ck_assert(group["migrations"] == 3);
+    JobsView view;
+    view.state = "finish";
+    const std::string page = souk::tools::web::jobs({rows, "", true}, view).str();
+    ck_assert(has(page, "<a href=\"/history?group=n1.5\">n1.5[2]</a>"));
+    ck_assert(has(page, "1 failed") && has(page, "ada") && has(page, "sweep"));
+}
+END_TEST
+
 START_TEST(each_visitor_is_offered_what_he_may_order) {
     const auto offered = [](const char* status, const char* hold, const Visitor& visitor) {
         const Json job = {{"id", "n1.7"}, {"uid", 7U}, {"status", status}, {"hold", hold}};
@@ -270,6 +295,7 @@ END_TEST
 
 UNIT_SUITE(web, a_figure_has_three_digits_at_most_and_what_does_not_apply_is_a_dash,
            a_promise_of_a_deadline_is_told_in_one_line, an_array_is_one_row_that_leads_to_its_jobs,
+           finished_jobs_of_an_array_are_one_row_where_the_newest_stands,
            each_visitor_is_offered_what_he_may_order,
            an_empty_page_says_what_to_do_next_and_an_axis_has_times_and_a_zone,
            no_text_becomes_markup_and_no_text_leaves_its_address,

@@ -84,6 +84,27 @@ Json group_row(const std::string& id, const std::vector<const Json*>& jobs) {
     return row;
 }
 
+// What a group of finished jobs has beside that.
+void add_ends(Json& row, const std::vector<const Json*>& jobs) {
+    int64_t failed = 0, moves = 0, freezes = 0;
+    for (const Json* const job : jobs) {
+        failed += field(*job, "exit") != "0";
+        moves += job->value("migrations", int64_t{0});
+        freezes += job->value("freezes", int64_t{0});
+    }
+    row["exit"] = failed == 0 ? "0" : std::to_string(failed) + " failed";
+    row["ended_unix_s"] = jobs.front()->value("ended_unix_s", 0.0);
+    row["migrations"] = moves;
+    row["freezes"] = freezes;
+}
+
+std::map<std::string, std::vector<const Json*>> groups_of(const Json& jobs) {
+    std::map<std::string, std::vector<const Json*>> groups;
+    for (const Json& job : jobs)
+        if (const std::string group = group_of(job); group != "-") groups[group].push_back(&job);
+    return groups;
+}
+
 }  // namespace
 
 std::string three_digits(const std::string& text) {
@@ -189,9 +210,7 @@ std::string promise_words(const Json& job) {
 }
 
 std::vector<FoldedRow> folded_jobs(const Json& jobs) {
-    std::map<std::string, std::vector<const Json*>> groups;
-    for (const Json& job : jobs)
-        if (const std::string group = group_of(job); group != "-") groups[group].push_back(&job);
+    const auto groups = groups_of(jobs);
     std::vector<std::pair<int, FoldedRow>> ranked;
     std::set<std::string> done;
     for (const Json& job : jobs) {
@@ -209,6 +228,23 @@ std::vector<FoldedRow> folded_jobs(const Json& jobs) {
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<FoldedRow> rows;
     for (auto& [rank, row] : ranked) rows.push_back(std::move(row));
+    return rows;
+}
+
+Json folded_history(const Json& jobs) {
+    const auto groups = groups_of(jobs);
+    std::set<std::string> done;
+    Json rows = Json::array();
+    for (const Json& job : jobs) {
+        const std::string group = group_of(job);
+        const auto of = groups.find(group);
+        if (of == groups.end() || of->second.size() < 2) {
+            rows.push_back(job);
+        } else if (done.insert(group).second) {
+            rows.push_back(group_row(group, of->second));
+            add_ends(rows.back(), of->second);
+        }
+    }
     return rows;
 }
 

@@ -52,6 +52,11 @@ struct FoldedRow {
 // are frozen, in the order of the list, and arrays and gangs as one row each.
 std::vector<FoldedRow> folded_jobs(const Json& jobs);
 
+// Finished jobs, the newest first, with two or more of one array or gang as one row in the place of
+// the newest: as above, with how they ended (`exit`), when the last one did, and the sums of their
+// moves and freezes.
+Json folded_history(const Json& jobs);
+
 // A node's price is that of a guest, and there is no next one on a node that takes no job.
 std::string node_price(const Json& node);
 std::string node_next_price(const Json& node);

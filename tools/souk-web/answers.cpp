@@ -85,6 +85,23 @@ Result<Listed> folded(Asker& asker, std::vector<std::string> args, int rows,
     return list;
 }
 
+// Finished jobs with arrays and gangs as one row each, as far as they stand near each other: of a
+// long array ten parts of the list are read, so that the page shows what else has ended.
+Result<Listed> folded_finished(Asker& asker, const std::vector<std::string>& args, int rows,
+                               const std::string& after) {
+    constexpr int history_parts = 10;
+    TRY_ASSIGN(Listed all, listed(asker, "list-jobs", args, rows, after));
+    Json shown = folded_history(all.rows);
+    for (int i = 1; i < history_parts && !all.next.empty() && shown.size() < size_t(rows); ++i) {
+        TRY_ASSIGN(const Listed more, listed(asker, "list-jobs", args, rows, all.next));
+        all.rows.insert(all.rows.end(), more.rows.begin(), more.rows.end());
+        all.next = more.next;
+        shown = folded_history(all.rows);
+    }
+    all.rows = std::move(shown);
+    return all;
+}
+
 Result<std::string> open_group(const Query& query) {
     const std::string open = param(query, "open");
     if (open.empty()) return open;
@@ -172,9 +189,9 @@ PageAnswer show_some_jobs(Asker& asker, const Query& query, JobsView view) {
         if (const auto id = parse_job_id(view.group); !id) return wrong(id.error().message);
         args.push_back("group=" + view.group);
     }
-    const bool folds = view.state != "finish" && view.group.empty();
-    auto list = folds ? folded(asker, args, page_rows, *open, after)
-                      : listed(asker, "list-jobs", args, page_rows, after);
+    auto list = !view.group.empty()      ? listed(asker, "list-jobs", args, page_rows, after)
+                : view.state == "finish" ? folded_finished(asker, args, page_rows, after)
+                                         : folded(asker, args, page_rows, *open, after);
     if (!list) return after.empty() ? away(list.error()) : wrong(list.error().message);
     lead_on(*list, query, {"state", "user", "node", "group"});
     return {200, view.state == "finish" ? "History" : "Jobs",

@@ -55,8 +55,18 @@ void states(Html& h, const Json& row) {
     }
 }
 
-Column job_column() {
-    return {"Job", false, [](Html& h, const Json& j) { job_link(h, field(j, "id")); }, "id"};
+// A group of finished jobs leads to them.
+Column finished_column() {
+    return {"Job", false,
+            [](Html& h, const Json& j) {
+                if (!is_group(j)) {
+                    job_link(h, field(j, "id"));
+                    return;
+                }
+                h.markup("<a href=\"/history?group=").in_address(row_id(j)).markup("\">");
+                h.text(row_title(j)).markup("</a>");
+            },
+            "id"};
 }
 
 // Links a group to the page on which its jobs stand below it, and back.
@@ -211,7 +221,7 @@ std::vector<Column> job_columns(const Fold& fold) {
 
 const std::vector<Column>& finished_columns() {
     static const std::vector<Column> columns = {
-        job_column(),
+        finished_column(),
         text_column("Name", row_name, false, "name"),
         {"Exit", true, [](Html& h, const Json& j) { h.text(field(j, "exit")); }},
         text_column("Ended", [](const Json& j) { return local_time(j, "ended_unix_s"); }),
@@ -222,7 +232,7 @@ const std::vector<Column>& finished_columns() {
         number_column("Freezes", "freezes", "minor"),
         {"Ran on", false, places},
         money_column("Cost", "cost"),
-        plain_column("User", "user", "minor"),
+        {"User", false, [](Html& h, const Json& j) { h.text(field(job_of(j), "user")); }, "minor"},
     };
     return columns;
 }
