@@ -5,6 +5,7 @@
 #include "kernel/base/value_fields.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/needs.hpp"
+#include "market/core/site_news.hpp"
 #include "market/core/site_offer.hpp"
 #include "market/core/site_settlement.hpp"
 #include "market/core/site_terms.hpp"
@@ -286,6 +287,23 @@ SOUK_FIELDS(SiteAccount, field("entries", &SiteAccount::entries, rule::count),
             field("states", &SiteAccount::states, rule::unless_same),
             field("answered", &SiteAccount::answered, rule::count),
             field("confirmed", &SiteAccount::confirmed));
+
+SOUK_FIELDS(NodeWord, field("node", &NodeWord::node, rule::node),
+            field("cpus", &NodeWord::cpus, rule::cpus),
+            field("speed", &NodeWord::speed, rule::between(0, market::speed_max)),
+            field("memory_mb", &NodeWord::memory_mb, rule::megabytes),
+            field("free_mb", &NodeWord::free_mb, rule::megabytes),
+            field("load_permille", &NodeWord::load_permille, rule::between(0, 1'000'000'000)),
+            field("price", &NodeWord::price, rule::price));
+
+SOUK_FIELDS(SiteWord, field("site", &SiteWord::site, rule::name),
+            field("root", &SiteWord::root, rule::text(TextRule::line, 64)),
+            field("at", &SiteWord::at, rule::time), field("nodes", &SiteWord::nodes),
+            field("cpus", &SiteWord::cpus, rule::count), field("waiting", &SiteWord::waiting),
+            field("running", &SiteWord::running),
+            field("some", &SiteWord::some, rule::at_most(SiteWord::nodes_max)));
+
+SOUK_FIELDS(SiteWords, field("words", &SiteWords::words, rule::at_most(SiteWords::words_max)));
 
 SOUK_FIELDS(SiteSettlement, field("ours", &SiteSettlement::ours, rule::unless_same),
             field("theirs", &SiteSettlement::theirs, rule::unless_same),

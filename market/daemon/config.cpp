@@ -124,6 +124,10 @@ void Reading::add_place(Settings& all) {
          "its "
          "jobs there: lab:n1.7.",
          "\"lab\"", "the realm of its certificates (souk setup market --name)"},
+        {"site_news", boolean(c.site_news),
+         "Whether this market tells its peers, and through them others, of its machines, prices "
+         "and queue, and hears of theirs (docs/sites.md).",
+         "false"},
         {"listen", address(c.listen), "Where nodes connect.", "\"192.0.2.1:7070\""},
         {"metrics", address(c.metrics),
          "Where Prometheus gets this market's figures (http, /metrics); nothing asks who it is, so "

@@ -46,6 +46,7 @@ struct MarketConfig {
     Nanos solver_patience = Nanos::from_ms(1'000);  // a later answer counts as none
     // Executables that are asked (docs/filters.md); empty: none.
     std::string submit_filter, arrival_filter, user_map, site_metric, site_reroute;
+    bool site_news = true;
     Nanos programs_limit = Nanos::from_s(5);  // a later answer counts as none
     std::string programs_user = "nobody";     // who they are where marketd is root
     Nanos hello_patience = Nanos::from_s(5);

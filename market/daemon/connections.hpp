@@ -35,6 +35,7 @@ struct Connection {
     bool tickets = false;    // agent: it knows ticket_keys
     bool sites = false;      // agent: it knows peer_sites; site: it takes jobs and lends them
     bool settles = false;    // site: it knows site_account
+    bool has_news = false;   // site: it knows site_words
 };
 
 // An agent that listens on every address is where its connection comes from.

@@ -49,14 +49,15 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       questions_(loop, market_, records_, connections_),
       sites_(loop, log, config, records_.state(), connections_, replies_, *this),
       accounts_(loop, log, market_, records_, sites_, warnings_, *this),
+      news_(loop, config, market_, sites_),
       programs_(loop, log, config),
       submits_(loop, market_, programs_.submit, *this),
       arrivals_(sites_, programs_.arrival, programs_.users),
       offers_(loop, market_, sites_, connections_, records_.state(), arrivals_, programs_, *this),
       loans_(log, market_, records_, sites_, connections_, arrivals_, *this),
       web_(log, config, trust_, replies_),
-      figures_(config, market_, records_, connections_, trust_, decisions_, warnings_,
-               programs_, decision_log_, program_) {}
+      figures_(config, market_, records_, connections_, trust_, decisions_, warnings_, programs_,
+               decision_log_, program_) {}
 
 Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const MarketConfig& config) {
     TRY(make_directory(config.state));
@@ -167,11 +168,11 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
                                                           : wire::operator_to_market);
     connections_.send(
         number,
-        wire::Welcome{wire::protocol_version,
-                      c.kind == Connection::Kind::site ? sites_.name() : config_.name,
-                      c.kind == Connection::Kind::agent ? reachable(hello.address, c.host) : "",
-                      false, true, unix_now(), version(),
-                      c.kind == Connection::Kind::site ? knows_loans | knows_accounts : 0});
+        wire::Welcome{
+            wire::protocol_version, c.kind == Connection::Kind::site ? sites_.name() : config_.name,
+            c.kind == Connection::Kind::agent ? reachable(hello.address, c.host) : "", false, true,
+            unix_now(), version(),
+            c.kind == Connection::Kind::site ? knows_loans | knows_accounts | knows_news : 0});
     if (c.kind != Connection::Kind::agent) return {};
     trust_.tell_lists(number);
     sites_.tell_agent(number);
@@ -310,6 +311,7 @@ Status Marketd::from_site(uint64_t number, const Connection& c, const wire::Fram
     if (f.type == wire::frame::site_offer) return offers_.answered(c, f);
     if (LoanDesk::takes(f.type)) return loans_.heard(number, c, f);
     if (f.type == wire::frame::site_account) return accounts_.heard(c, f);
+    if (f.type == wire::frame::site_words) return news_.heard(c, f);
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
     request.uid = MarketTrust::nobody;
     const size_t listed = market_.jobs().size() + market_.nodes().size();
@@ -325,6 +327,11 @@ Status Marketd::answer_at_once(uint64_t number, const Connection& c,
     if (request.verb == "offers")
         return replies_.add(number, wire::reply_to(request.request, offers_.list(request))),
                Status();
+    if (request.verb == "site-news") {
+        wire::CtlReply reply{request.request, true, {}, {}, {}};
+        reply.json = news_.list(request.after, reply.next);
+        return replies_.add(number, std::move(reply)), Status();
+    }
     if (request.verb == "ledger-seen")
         return replies_.add(number, ledger_.compare(c, request)), Status();
     if (request.verb == "promise-missed")
@@ -375,6 +382,7 @@ void Marketd::drain() {
     programs_.close();
     offers_.close();
     accounts_.close();
+    news_.close();
     sites_.close();
     program_.reset();
     connections_.finish();

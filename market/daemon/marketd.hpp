@@ -40,6 +40,7 @@
 #include "market/daemon/market_figures.hpp"
 #include "market/daemon/market_records.hpp"
 #include "market/daemon/market_trust.hpp"
+#include "market/daemon/news_desk.hpp"
 #include "market/daemon/node_questions.hpp"
 #include "market/daemon/offer_desk.hpp"
 #include "market/daemon/operator_programs.hpp"
@@ -80,6 +81,7 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     void site_up(const std::string& site) override {
         loans_.site_up(site);
         accounts_.site_up(site);
+        news_.site_up(site);
     }
     void site_down(const std::string& site) override { loans_.site_down(site); }
     void peer_known(const SitePeer& peer) override { accounts_.peer_known(peer); }
@@ -132,6 +134,7 @@ class Marketd final : private StepTaker, private Connections::Listener, private 
     NodeQuestions questions_;
     Sites sites_;
     SiteAccounts accounts_;
+    NewsDesk news_;
     OperatorPrograms programs_;
     SubmitDesk submits_;
     ArrivalDesk arrivals_;

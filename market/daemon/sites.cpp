@@ -203,7 +203,7 @@ Status Sites::connected(Peer& peer, Result<Fd> socket) {
     hello.role = wire::Role::site;
     hello.site = name_;
     hello.sites = true;
-    hello.knows = knows_accounts;
+    hello.knows = knows_accounts | knows_news;
     connections_.send(number, hello);
     return {};
 }
@@ -246,6 +246,7 @@ Status Sites::greet(uint64_t number, Connection& c, const wire::Hello& hello) {
     c.kind = Connection::Kind::site;
     c.sites = hello.sites;
     c.settles = (hello.knows & knows_accounts) != 0;
+    c.has_news = (hello.knows & knows_news) != 0;
     c.node = peer.record.name;
     peer.came = number;
     changed(peer, was_connected);
@@ -273,6 +274,7 @@ Status Sites::welcomed(uint64_t number, Connection& c, const wire::Frame& f) {
     c.kind = Connection::Kind::site;
     c.sites = (welcome.knows & knows_loans) != 0;
     c.settles = (welcome.knows & knows_accounts) != 0;
+    c.has_news = (welcome.knows & knows_news) != 0;
     c.channel->allow(site_to_caller);
     peer.called = number;
     peer.called_at = Loop::now();
@@ -487,6 +489,15 @@ bool Sites::settles(const std::string& site) const {
     const auto it = peers_.find(site);
     return it != peers_.end() && it->second.connected() && connections_.has(it->second.way()) &&
            connections_.at(it->second.way()).settles;
+}
+
+std::vector<std::string> Sites::that_have_news() const {
+    std::vector<std::string> sites;
+    for (const auto& [site, peer] : peers_)
+        if (peer.connected() && connections_.has(peer.way()) &&
+            connections_.at(peer.way()).has_news)
+            sites.push_back(site);
+    return sites;
 }
 
 std::vector<std::string> Sites::that_let_come(const SiteWish& wish) const {

@@ -48,8 +48,8 @@ class SiteListener {
 };
 
 // Welcome::knows of a market, and Hello::knows: jobs may be given to it; it says and hears what the
-// two owe each other.
-inline constexpr uint32_t knows_loans = 1, knows_accounts = 2;
+// two owe each other, and what it has heard of others.
+inline constexpr uint32_t knows_loans = 1, knows_accounts = 2, knows_news = 4;
 
 class Sites {
   public:
@@ -101,6 +101,13 @@ class Sites {
     bool lends(const std::string& site) const;
     // It is connected, and knows site_account.
     bool settles(const std::string& site) const;
+    // Those that are connected and know site_words.
+    std::vector<std::string> that_have_news() const;
+    // The digest of the root of this site, and of a peer's.
+    const std::string& root() const { return root_; }
+    const std::string& root_of(const std::string& peer) const {
+        return peers_.at(peer).record.root;
+    }
     bool is_peer(const std::string& site) const { return peers_.contains(site); }
     // Counts what a peer wants of this market; `listed`: so many jobs and nodes are walked over.
     // False: it has wanted too much.

@@ -3,6 +3,7 @@
 // and back: as kernel/wire/codec.hpp.
 #pragma once
 
+#include "market/core/site_news.hpp"
 #include "market/core/site_offer.hpp"
 #include "market/core/site_settlement.hpp"
 #include "market/core/site_terms.hpp"
@@ -19,7 +20,8 @@ namespace souk::wire {
     X(SiteFailed, site_failed, 45, small_bytes)       \
     X(SiteOrder, site_order, 46, small_bytes)         \
     X(SiteNote, site_note, 47, small_bytes)           \
-    X(SiteAccount, site_account, 48, small_bytes)
+    X(SiteAccount, site_account, 48, small_bytes)     \
+    X(SiteWords, site_words, 57, report_bytes)
 // clang-format on
 
 SOUK_SITE_WORDS(SOUK_WIRE_DECLARE)
@@ -41,7 +43,8 @@ constexpr uint32_t marketd_words(FrameType type) {
     X(site, site_failed, none, "orders for such jobs") \
     X(site, site_order, none, "a job from here that was given to it") \
     X(site, site_note, none, "such a job") \
-    X(site, site_account, none, "what the two owe each other, and what it has paid")
+    X(site, site_account, none, "what the two owe each other, and what it has paid") \
+    X(site, site_words, none, "what it has heard of sites, which people are shown")
 // clang-format on
 SOUK_WIRE_ALLOWED(site_to_market, marketd_words, SOUK_SITE_TO_MARKET)
 

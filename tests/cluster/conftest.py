@@ -262,7 +262,7 @@ class Market:
             left += [f"cgroup {group}" for group in groups if os.path.exists(group)]
             names = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
             left += [f"namespace {n}" for n in names if n.startswith(self.tag + "-")]
-        left += [f"mount {p}" for p in mount_points() if p.startswith(self.run_dir)]
+        left += [f"mount {p}" for p in mount_points() if p.startswith(self.run_dir + "/")]
         if os.path.exists(self.run_dir):
             left.append(f"directory {self.run_dir}: {os.listdir(self.run_dir)}")
         return left

@@ -33,6 +33,7 @@ DONE = ("souk up", "souk down", "SOUK_LOG=debug souk up", "marketsim coallocatio
 # there.
 ELSEWHERE = [
     ("souk setup market", "tools/test_setup.py", 'souk", "setup", "market"'),
+    ("souk setup site", "tools/test_setup.py", 'souk", "setup", "site"'),
     ("souk setup addresses", "tools/test_setup.py", '"setup", "addresses"'),
     ("souk setup node --join", "cluster/test_trust.py", '"setup", "node", "--join"'),
     ("souk setup gateway --join", "cluster/test_setup_person.py", '("gateway", "on_market'),
@@ -40,6 +41,7 @@ ELSEWHERE = [
     ("souk operator add", "cluster/test_operators.py", '"operator", "add"'),
     ("marketctl --cert ~/ada", "cluster/test_operators.py", "--cert"),
     ("pvdctl --cert ~/olga", "cluster/test_operators.py", "--machine"),
+    ("marketctl site-news", "cluster/test_news.py", '"marketctl", "site-news"'),
     ("souk peer card", "cluster/test_sites.py", '"souk", "peer", "card"'),
     ("souk peer add", "cluster/test_sites.py", '"souk", "peer", "add"'),
     ("souk peer terms", "cluster/test_sites.py", '"souk", "peer", "terms"'),

@@ -66,6 +66,40 @@ def test_without_a_market_that_runs_there_are_no_tokens_and_it_says_so(state):
     assert "souk token create NAME" in done.stdout and (state / "root.key").exists()
 
 
+def site_of(directory, *more):
+    return subprocess.run([f"{BIN}/souk", "setup", "site", "--no-restart", "--config", directory,
+                           "--root-key", directory / "root.key", *more],
+                          capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def machine(state):
+    (state / "node").mkdir()
+    (state / "agentd.conf").write_text(f'state = "{state}/node"\nnode = "n7"\n')
+    return state
+
+
+def test_a_site_is_a_market_and_its_node_which_know_each_other(machine):
+    done = site_of(machine, "--name", "desk")
+    assert done.returncode == 0, done.stderr
+    assert "this machine is site desk, and its node n7" in done.stdout
+    said = (machine / "agentd.conf").read_text()
+    assert 'market = "127.0.0.1:7070"' in said and "node" in said and said.count("node =") == 1
+    assert "insecure" not in (machine / "marketd.conf").read_text()
+    root = machine / "state/identity/root.pem"
+    assert root.read_bytes() == (machine / "node/identity/root.pem").read_bytes()
+    again = site_of(machine, "--name", "desk")
+    assert again.returncode == 1 and "this machine is a node already" in again.stderr
+    (machine / "agentd.conf").unlink()  # the market is still there
+    assert "has its certificates already" in site_of(machine, "--name", "desk").stderr
+
+
+def test_a_site_whose_name_cannot_be_is_not_begun(machine):
+    done = site_of(machine, "--name", "a b")
+    assert done.returncode == 1 and "'a b' is no name of a site" in done.stderr
+    assert not (machine / "state/identity").exists() and not (machine / "root.key").exists()
+
+
 def addresses(directory, *more):
     return subprocess.run([f"{BIN}/souk", "setup", "addresses", "--no-restart", "--config",
                            directory / "agentd.conf", *more], capture_output=True, text=True,

@@ -306,6 +306,22 @@ END SAMPLE(SiteAccount) return {d.counter(),
                                 {d.counter(), {d.up_to(INT64_MAX / 10)}, d.line(120), d.flag()},
                                 d.counter(),
                                 d.flag()};
+END SAMPLE(SiteWords) SiteWords v;
+v.words.resize(r.below(SiteWords::words_max + 1));
+for (SiteWord& word : v.words) {
+    word = {d.line(40), d.line(64), {d.up_to(INT64_MAX / 4)}, d.u32(), d.up_to(1 << 30), d.u32(),
+            d.u32(),    {}};
+    word.some.resize(r.below(SiteWord::nodes_max + 1));
+    for (NodeWord& node : word.some)
+        node = {d.node(),
+                static_cast<int32_t>(r.between(1, 65'536)),
+                d.up_to(16'383),
+                d.up_to(1 << 30),
+                d.up_to(1 << 30),
+                static_cast<int32_t>(r.between(0, 1'000'000'000)),
+                {d.up_to(money_max.micro)}};
+}
+return v;
 END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         d.epoch(),
                                         d.any(GuestVerb::query, GuestVerb::checkpoint),

@@ -34,6 +34,8 @@ struct Site {
     std::optional<Json> answer{};
     std::string shown{};  // the answer as people read it
     Error error{};
+    std::optional<Json> heard{};  // it has not answered, and this is said of it
+    bool is_asked = true;         // else it is no peer, and only heard of
     // It said something, though perhaps that it will not.
     bool silent() const {
         return !answer && (error.cause == CauseCode::away || error.cause == CauseCode::none);
@@ -142,13 +144,53 @@ Result<std::vector<Site>> sites_of(const std::string& named, const AskPart& ask,
     return chosen;
 }
 
+// The machines of a site as others have it, named as in list-providers.
+Json heard_nodes(const Json& word, const std::string& site) {
+    Json nodes = word.value("some", Json::array());
+    if (!nodes.is_array()) return Json::array();
+    for (Json& node : nodes)
+        if (node.is_object()) node["status"] = "heard of";
+    name_fully(nodes, site);
+    return nodes;
+}
+
+// Sites that do not answer, or are no peers, are shown as the own market has heard of them. One of
+// a version before has heard of none.
+void add_news(std::vector<Site>& sites, const AskPart& ask) {
+    CtlQuestion question{"site-news", {}, nullptr};
+    const auto text = whole_answer(Site{"", true}, question, ask);
+    if (!text) return;
+    const Json news = parse_json(*text);
+    if (!news.is_array()) return;
+    for (const Json& word : news) {
+        const std::string name = word.is_object() ? word.value("site", "") : "";
+        if (!valid_site_name(name)) continue;
+        auto it = std::ranges::find(sites, name, &Site::name);
+        if (it != sites.end() && it->answer) continue;
+        if (it == sites.end()) {
+            it = sites.insert(sites.end(), Site{name});
+            it->is_asked = false;
+        }
+        it->heard = Json{{"age_s", word.value("age_s", 0.0)},
+                         {"from", word.value("from", "")},
+                         {"nodes", heard_nodes(word, name)}};
+    }
+}
+
+std::string heard_text(const Site& site) {
+    const std::string from = field(*site.heard, "from");
+    return site.name + ": as " + (from == site.name ? "it" : from) + " said " +
+           duration(*site.heard, "age_s") + " ago";
+}
+
 std::string json_text(const std::vector<Site>& sites) {
     Json all = Json::array();
     for (const Site& site : sites) {
         Json one = {{"site", site.name}, {"own", site.own}};
+        if (site.heard) one["heard"] = *site.heard;
         if (site.answer) {
             one["answer"] = *site.answer;
-        } else {
+        } else if (site.is_asked) {
             one["error"] = site.error.message;
             one["code"] = std::string(to_string(site.error.cause));
         }
@@ -177,10 +219,17 @@ void see_shown(Site& site, const CtlQuestion& question) {
 Result<std::string> text_of_sites(const std::vector<Site>& sites, const CtlQuestion& question) {
     if (is_list(question.verb)) {
         Json all = Json::array();
+        for (const Site& site : sites) {
+            const Json* const rows = site.answer  ? &*site.answer
+                                     : site.heard ? &site.heard->at("nodes")
+                                                  : nullptr;
+            if (!rows) continue;
+            for (const Json& row : *rows) all.push_back(row);
+        }
+        TRY_ASSIGN(std::string text, question.text({all.dump()}));
         for (const Site& site : sites)
-            if (site.answer)
-                for (const Json& row : *site.answer) all.push_back(row);
-        return question.text({all.dump()});
+            if (site.heard) text += "\n" + heard_text(site);
+        return text;
     }
     std::string text;
     for (const Site& site : sites) {
@@ -194,15 +243,18 @@ Result<std::string> text_of_sites(const std::vector<Site>& sites, const CtlQuest
 Status verdict_of(const std::vector<Site>& sites, const CtlQuestion& question) {
     const size_t answered = static_cast<size_t>(
         std::ranges::count_if(sites, [](const Site& site) { return site.answer.has_value(); }));
+    const size_t asked = static_cast<size_t>(std::ranges::count_if(sites, &Site::is_asked));
     std::string missing;
     CauseCode code = CauseCode::none;
     for (const Site& site : sites) {
-        if (site.answer || (!is_list(question.verb) && answered > 0 && !site.silent())) continue;
+        if (site.answer || !site.is_asked ||
+            (!is_list(question.verb) && answered > 0 && !site.silent()))
+            continue;
         missing += (missing.empty() ? "" : "; ") + site.name + ": " + site.error.message;
         if (code == CauseCode::none || site.silent()) code = site.error.cause;
     }
     if (missing.empty()) return {};
-    return fail(code, std::to_string(answered) + " of " + std::to_string(sites.size()) +
+    return fail(code, std::to_string(answered) + " of " + std::to_string(asked) +
                           " sites answered; " + missing);
 }
 
@@ -239,6 +291,9 @@ Status ask_everywhere(const std::string& sites, CtlQuestion& question) {
                                                               bool json) -> Result<CtlShown> {
         TRY_ASSIGN(std::vector<Site> all, sites_of(named, ask, patience));
         ask_all(all, plain, ask);
+        // A word of another site's says too little of a machine to choose it by.
+        if (named == "all" && plain.verb == "list-providers" && plain.args.empty())
+            add_news(all, ask);
         CtlShown shown;
         if (json) {
             shown.text = json_text(all);

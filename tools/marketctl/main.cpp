@@ -45,6 +45,7 @@ constexpr Verb verbs[] = {
     {"list-providers", "lp", "", false, providers_text},
     {"job", nullptr, "J", false, job_text},
     {"offers", nullptr, "J", false, offers_text},
+    {"site-news", nullptr, "", false, site_news_text},
     {"reservations", nullptr, "", false, reservations_text},
     {"give", nullptr, "Ju", false, message_text},
     {"dump", nullptr, "", false, dump_text},
@@ -226,6 +227,7 @@ const std::vector<VerbHelp> verbs_help = {
     {"status", "the market, its jobs and what they are worth"},
     {"list-jobs (lj)", "every live job (--state finish, --state all: also those that ended)"},
     {"list-providers (lp)", "every provider; with --needs those that a job could ask for so"},
+    {"site-news", "sites that this one has heard of, from its peers and from theirs"},
     {"reservations", "places that are sold ahead or asked for (srun --start, --for)"},
     {"give ID USER",
      "another user may run programs in a place of yours, too (srun --allocate, --in), which you "

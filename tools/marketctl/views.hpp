@@ -14,6 +14,7 @@ Result<std::string> status_text(const Answer& answer);
 Result<std::string> limits_text(const Answer& answer);
 Result<std::string> message_text(const Answer& answer);  // what was done, in words
 Result<std::string> providers_text(const Answer& answer);
+Result<std::string> site_news_text(const Answer& answer);
 Result<std::string> reservations_text(const Answer& answer);
 Result<std::string> offers_text(const Answer& answer);
 // The named resources of an answer that has `resources`.

@@ -53,6 +53,14 @@ Result<trust::Authority> make_market_identity(const std::string& dir, const std:
     return make_authority(dir, name, of_a_market());
 }
 
+Status make_node_identity(const std::string& dir, const std::string& node,
+                          const std::string& market_dir) {
+    TRY_ASSIGN(const auto market, trust::load_identity(market_dir));
+    if (!market) return fail("there is no market in " + market_dir);
+    TRY_ASSIGN(const auto issuing, trust::load_issuing(market_dir));
+    return certify(dir, {node, trust::node_roles}, issuing, market->root, of_a_market());
+}
+
 Status make_identities(const Instance& instance) {
     const std::string market = instance.market.state + "/identity";
     const Times times = of_one_host();

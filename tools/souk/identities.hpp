@@ -12,6 +12,10 @@ namespace souk {
 // place that is not on the network.
 Result<trust::Authority> make_market_identity(const std::string& dir, const std::string& name);
 
+// A certificate, in `dir`, for a node of the market whose authority lies in `market_dir`.
+Status make_node_identity(const std::string& dir, const std::string& node,
+                          const std::string& market_dir);
+
 // Each daemon's, in its state directory: what is there is kept, certificates are issued anew.
 Status make_identities(const Instance& instance);
 

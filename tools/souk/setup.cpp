@@ -233,6 +233,49 @@ Status setup_node(const Words& w) {
     return {};
 }
 
+// The address by which this machine reaches a market of its own that listens there.
+std::string from_here(const std::string& listen) {
+    constexpr std::string_view all = "0.0.0.0:";
+    if (listen.empty()) return "127.0.0.1:7070";
+    return listen.starts_with(all) ? "127.0.0.1:" + listen.substr(all.size()) : listen;
+}
+
+// A market and a node of it on this machine, which is a site of its own. The authority is here, so
+// the node needs no token.
+Status setup_site(const Words& w) {
+    const std::string dir = w.config.empty() ? "/etc/souk" : w.config;
+    const std::string config = dir + "/agentd.conf", text = config_text(config);
+    Words market = w;
+    market.config = dir + "/marketd.conf";
+    market.name = w.name.empty() ? host_name() : w.name;
+    if (!valid_site_name(market.name))
+        return fail(CauseCode::invalid, "'" + market.name.substr(0, 100) +
+                                            "' is no name of a site: give one with "
+                                            "--name");
+    const std::string known = configured(text, "node"), node = known.empty() ? host_name() : known;
+    if (!valid_node_name(node))
+        return fail(CauseCode::invalid, "'" + node + "' is no node name: say `node` in " + config);
+    const std::string place = configured(text, "market"), identity = identity_dir(text, "agentd");
+    TRY_ASSIGN(const auto there, trust::load_identity(identity));
+    if (there || !place.empty())
+        return fail(CauseCode::not_possible,
+                    "this machine is a node already" + (place.empty() ? "" : " of " + place));
+    const std::string market_text = config_text(market.config);
+    TRY(setup_market(market));
+    TRY(make_node_identity(identity, node, identity_dir(market_text, "marketd")));
+    TRY(give_to_owner_of_parent(identity));
+    std::string more = "market = \"" + from_here(configured(market_text, "listen")) + "\"\n";
+    if (known.empty()) more += "node = \"" + node + "\"\n";
+    if (!says(text, "files")) more += "files = \"auto\"\n";
+    TRY(write(secured(config, more)));
+    std::printf(
+        "this machine is site %s, and its node %s; for a peer: souk peer card --address "
+        "HOST:PORT, as others reach its market\n",
+        market.name.c_str(), node.c_str());
+    restart("souk-agentd", !w.no_restart);
+    return {};
+}
+
 // Addresses of jobs. At a terminal it asks for what is not said.
 Status setup_addresses(const Words& w) {
     const std::string config = w.config.empty() ? "/etc/souk/agentd.conf" : w.config;
@@ -428,6 +471,10 @@ tools::CommandLine setup_line(Words& w) {
         option(0, "insecure-for", w.insecure_s, tools::seconds(0, 1'000'000'000),
                "a time such as 24h: nodes without certificates are taken for so long, and all take "
                "theirs at its end (none)")};
+    Rows site = {text_row("name", w.name, "of the site among its peers (this host's)"),
+                 text_row("config", w.config, "directory of both configurations (/etc/souk)"),
+                 text_row("root-key", w.root_key, "file for the root's key (/root/souk-root.key)"),
+                 flag_row("no-restart", w.no_restart, "leave the daemons as they run")};
     Rows addresses = {
         text_row("network", w.addresses.network, "of the jobs of all nodes (10.77.0.0/16)"),
         text_row("bridge", w.addresses.bridge, "of this machine, that reaches it (br-jobs)"),
@@ -447,6 +494,10 @@ tools::CommandLine setup_line(Words& w) {
                           .summary = "a new issuing authority below the market's root",
                           .options = with_daemon(std::move(authority), w, nullptr),
                           .run = [&w] { return done(setup_authority(w)); }},
+                         {.tool = "souk setup site",
+                          .summary = "a market and a node of it, both on this machine",
+                          .options = std::move(site),
+                          .run = [&w] { return done(setup_site(w)); }},
                          {.tool = "souk setup addresses",
                           .summary = "addresses for jobs of several components and --net=own",
                           .options = with_daemon(std::move(addresses), w, nullptr),
@@ -461,7 +512,7 @@ tools::CommandLine setup_line(Words& w) {
             .run = [&w] {
                 if (somebody_is_there()) return done(ask_and_set_up(w, ""));
                 return complain_usage("souk setup",
-                                      "setup needs market, node, client or gateway: there "
+                                      "setup needs market, site, node, client or gateway: there "
                                       "is no terminal to ask");
             }};
 }
