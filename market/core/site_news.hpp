@@ -45,7 +45,7 @@ struct SiteWord {
     bool operator==(const SiteWord&) const = default;
 };
 
-// What one market tells another at a time.
+// One market tells another so much at a time.
 struct SiteWords {
     static constexpr size_t words_max = 64;
     std::vector<SiteWord> words;
@@ -85,16 +85,16 @@ class SiteNews {
     // words were news. Nothing that it says is an error: what cannot be is passed over.
     size_t heard(const std::string& from, const std::string& root, const SiteWords& told,
                  Nanos unix);
-    // Some of these, to be told now.
+    // Draws some of these, to be told now.
     std::vector<std::string> whom(std::vector<std::string> peers);
-    // What that peer is told: words that it has not, as far as is known here, drawn anew.
+    // Draws words that the peer has not, as far as is known here. It is told these now.
     SiteWords tell(const std::string& to, Nanos unix);
     // The peer has come, and may know nothing.
     void met(const std::string& peer) { has_.erase(peer); }
     // Forgets what is too old.
     void fade(Nanos unix);
 
-    // By the names of sites.
+    // The keys are the names of sites.
     const std::map<std::string, Known>& all() const { return known_; }
 
   private:
@@ -106,7 +106,7 @@ class SiteNews {
     SiteWord word_;
     std::map<std::string, Known> known_;
     std::map<std::string, size_t> of_teller_;  // how many of known_ each has told
-    // Of each peer: from when the newest word of each site is that it has.
+    // For each peer: from when the newest word of each site is that it has.
     std::map<std::string, std::map<std::string, Nanos>> has_;
     Rng draw_;
 };

@@ -24,7 +24,7 @@ class NewsDesk {
     void site_up(const std::string& site);
     // A peer tells what it has heard. Errors: it says what is no such word.
     Status heard(const Connection& c, const wire::Frame& frame);
-    // What is known of other sites, by name, as a JSON list; `next` is where its next part begins.
+    // Lists what is known of other sites, by name, as JSON; the next part begins after `next`.
     std::string list(const std::string& after, std::string& next);
 
   private:

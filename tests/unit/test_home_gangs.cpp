@@ -145,7 +145,7 @@ START_TEST(what_a_gang_shares_changes_for_all_in_one_step_and_the_rest_for_one) 
     ck_assert(g.h.change({"n1", 4}, wanted, g.now, g.out).has_value());
     ck_assert(g.job(3).terms.budget == Money::units(6) && g.job(4).terms.budget == Money::units(2));
     ck_assert(g.job(3).terms.max_price == Money::units(9));
-    const auto refused = [&](JobTerms terms) {
+    const auto refused = [&](const JobTerms& terms) {
         return !g.h.change({"n1", 4}, terms, g.now, g.out).has_value();
     };
     JobTerms other = wanted;

@@ -172,7 +172,7 @@ START_TEST(a_peer_that_tells_of_very_many_sites_pushes_out_nobody) {
     ck_assert_uint_eq(news.heard("new", "root of new", {{word_of("new", began)}}, began), 1);
     ck_assert_uint_eq(news.all().size(), SiteNews::sites_max);
     ck_assert(news.all().contains("uni") && news.all().contains("new"));
-    // What is told fits into one frame, whatever is known.
+    // A frame has room for what is told, whatever is known.
     for (int i = 0; i < 100; ++i)
         ck_assert(news.tell("uni", began).words.size() <= SiteWords::words_max);
     news.fade(began + Nanos::from_s(601));

@@ -144,7 +144,8 @@ START_TEST(a_home_writes_a_jobs_story_into_its_record) {
     const char* const step =
         R"("step":"moved","node":"n3","from":"n2","bytes":1048576,)"
         R"("form":"pre-copy, post-copy","ahead_bytes":47185920,"pause_ms":12,)"
-        R"("sent_ms":5,"restored_ms":4,"decided_ms":1,"running_ms":2,"total_ms":112,"why":"a faster machine"})";
+        R"("sent_ms":5,"restored_ms":4,"decided_ms":1,"running_ms":2,"total_ms":112,)"
+        R"("why":"a faster machine"})";
     ck_assert_msg(json.find(step) != json.npos, "%s", json.c_str());
 }
 END_TEST

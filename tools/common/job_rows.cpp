@@ -84,7 +84,7 @@ Json group_row(const std::string& id, const std::vector<const Json*>& jobs) {
     return row;
 }
 
-// What a group of finished jobs has beside that.
+// Adds what a group of finished jobs has beside that.
 void add_ends(Json& row, const std::vector<const Json*>& jobs) {
     int64_t failed = 0, moves = 0, freezes = 0;
     for (const Json* const job : jobs) {
@@ -192,7 +192,7 @@ std::string row_name(const Json& row) {
 }
 
 std::string promise_words(const Json& job) {
-    const std::string promise = field(job, "promise");
+    std::string promise = field(job, "promise");
     if (promise == "-") return promise;
     if (promise == "best_effort" || promise == "asked")
         return duration(job, "finish_s") + " after the submission, " +
@@ -227,6 +227,7 @@ std::vector<FoldedRow> folded_jobs(const Json& jobs) {
     std::stable_sort(ranked.begin(), ranked.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<FoldedRow> rows;
+    rows.reserve(ranked.size());
     for (auto& [rank, row] : ranked) rows.push_back(std::move(row));
     return rows;
 }
