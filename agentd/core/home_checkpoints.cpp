@@ -166,8 +166,8 @@ void HomeCheckpoints::go_back(HomeJob& job, const Trouble& why, const HomeTurn& 
     const bool from_checkpoint = job.checkpoint.epoch.n > 0;
     const Peer old = std::exchange(job.at, job.checkpoint.at);
     job.stay_run = job.stats.run_time;
-    HomeRecords::add_orphan(job, old, job.epoch);
-    turn.send(old, job.id, job.epoch, GuestVerb::kill);
+    const Epoch was = job.epoch;
+    HomeRecords::add_orphan(job, old, was);
     if (from_checkpoint) job.epoch = job.checkpoint.epoch;
     job.leased = job.in_place = false;
     job.cut = CutStep::none;
@@ -179,6 +179,7 @@ void HomeCheckpoints::go_back(HomeJob& job, const Trouble& why, const HomeTurn& 
     job.comment = {CauseCode::goes_back, why + (from_checkpoint ? ": it goes on from its checkpoint"
                                                                 : ": it begins anew")};
     turn.persist(job);
+    turn.send(old, job.id, was, GuestVerb::kill);  // it may run still, and is not lost before that
     turn.tell(job, Tell::What::comment, job.comment);
     turn.out.push_back(GoneBack{job.id});
 }

@@ -153,7 +153,8 @@ void Cluster::random_user() {
             const HomeJob* job = h.find(id);
             JobTerms terms = job ? job->terms : JobTerms{};
             terms.max_price = Money::units(rng_.between(1, 100));
-            if (terms.budget.micro > 0 && rng_.chance(0.5))
+            // That of a gang would be divided anew, and one of its components may have used more.
+            if (terms.budget.micro > 0 && rng_.chance(0.5) && job->group.components == 0)
                 terms.budget += Money{rng_.between(1, 1'000'000)};
             (void)h.change(id, terms, now_, out);
         } else {

@@ -269,6 +269,7 @@ class Cluster {
     void machine_dies(Node& n);
     bool nobody_has(const std::vector<NodeName>& lacking) const;
     void operator_says_lost(const NodeName& name);
+    void goes_back(const HomeJob& job);
     void gone_back(Node& n, const JobId& id);
     void random_user();
     void market_orders();

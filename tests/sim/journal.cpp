@@ -32,10 +32,11 @@ void Cluster::open_journal(Node& n) {
 
 // Tells the world that a record is on disk: from now on a restart finds it.
 void Cluster::became_durable(Node& n, const RecordName& name, const std::string& value) {
-    if (name.first == "home" && !n.back_when_durable.empty()) {
-        const JobId id = read<HomeJob>(value).id;
-        if (const auto back = n.back_when_durable.extract(id))
-            world_.stands_at(id, back.mapped(), now_);
+    if (name.first == "home") {
+        const auto job = read<HomeJob>(value);
+        if (const auto back = n.back_when_durable.extract(job.id))
+            world_.stands_at(job.id, back.mapped(), now_);
+        if (job.splice.due) goes_back(job);
     }
     if (name.first != "guest") return;
     const auto here = world_.capsules.on(n.name);

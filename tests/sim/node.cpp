@@ -225,13 +225,17 @@ void Cluster::check_checkpoint(const Node& n, const HomeJob& job) {
         world_.fail(job.id, "is called lost, and there is a checkpoint of it");
 }
 
+// From now on nothing else of the job is needed, also if its home ends before it has said so.
+void Cluster::goes_back(const HomeJob& job) {
+    const Checkpoint& c = job.checkpoint;
+    const World::At checkpoint{c.at.node, {job.id, c.epoch}};
+    say("  job ", job.id.text(), " goes back");
+    world_.go_back(job.id, c.epoch.n == 0 ? nullptr : &checkpoint);
+}
+
 void Cluster::gone_back(Node& n, const JobId& id) {
     const HomeJob* job = n.home->find(id);
     if (!job || !job->splice.due) return;
-    const Checkpoint& c = job->checkpoint;
-    const World::At checkpoint{c.at.node, {id, c.epoch}};
-    say("  job ", id.text(), " goes back");
-    world_.go_back(id, c.epoch.n == 0 ? nullptr : &checkpoint);
     const uint64_t none[2] = {0, 0};
     home_step(n, [&](Home& h, home::Outputs& out) { h.spliced(id, none, 0, {}, now_, out); });
 }
