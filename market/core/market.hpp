@@ -60,6 +60,7 @@
 #include "market/core/equal_jobs.hpp"
 #include "market/core/explain.hpp"
 #include "market/core/gang_list.hpp"
+#include "market/core/gang_loans.hpp"
 #include "market/core/job_alarms.hpp"
 #include "market/core/job_reports.hpp"
 #include "market/core/job_waits.hpp"
@@ -85,6 +86,7 @@
 #include "market/core/site_guests.hpp"
 #include "market/core/site_moves.hpp"
 #include "market/core/site_offer.hpp"
+#include "market/core/site_offers.hpp"
 #include "market/core/site_terms.hpp"
 #include "market/core/solver.hpp"
 #include "market/core/submit_filter.hpp"
@@ -227,6 +229,12 @@ class Market {
 
     // The job waits and goes to that site, which has offered it a place. Errors: it does not.
     Status lend(const JobId& id, const std::string& site, Nanos now);
+    // The components go to these sites, the others stay (gang_loans.hpp). Errors: none goes.
+    Status lend_gang(const JobId& id, const std::vector<GangLoans::Part>& parts, Nanos now);
+    GangLoans& gang_loans() { return gang_loans_; }
+    const GangLoans& gang_loans() const { return gang_loans_; }
+    // The rooms here that the components of this gang could have; to be called after solve().
+    Result<std::vector<SiteRoom>> rooms_at_home(const Job& job, Nanos now) const;
     // Says what is wanted of an offer for the job.
     OfferWish site_wish(const Job& job, Nanos now) const { return moves_.wish(job, now); }
     // Returns the place at its own site that a job which runs at another one would get now; nothing
@@ -359,7 +367,7 @@ class Market {
     std::string audit() const;
 
   private:
-    Result<Quote> quote_for_site(const JobTerms& terms, Nanos now) const;
+    Quoter quoter() const;
     // Errors: a job of these terms gets no place at once, and why.
     Result<Quote> quote_that_runs(const QuoteRequest& request, Nanos now) const;
     Quote::Promise promise_of(const QuoteRequest& request, Nanos now) const;
@@ -408,6 +416,8 @@ class Market {
     RunTimes run_times_;
     SiteMoves moves_;
     Reservations reservations_;
+    SiteOffers offers_;
+    GangLoans gang_loans_;
     Operators operators_;
 };
 
