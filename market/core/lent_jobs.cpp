@@ -262,7 +262,7 @@ bool LentJobs::settle(Job& job) {
 
 bool LentJobs::must_stop(const Job& job) const {
     const JobRecord& r = job.record;
-    return r.loan->recalled || r.cancel || r.out_of_budget || holds_back(r.hold) ||
+    return (is_away(job) && r.loan->recalled) || r.cancel || r.out_of_budget || holds_back(r.hold) ||
            (job.once && job.once->empty()) || book_.may_not_run(*job.user) ||
            book_.lacks_project(job);
 }

@@ -476,7 +476,10 @@ bool OfferDesk::answer() {
 void OfferDesk::they_are_back(Nanos now) {
     const std::set<JobId> back = market_.lent().take_back_home();
     for (const JobId& id : back) {
-        waiting_.begin_anew(id, now);
+        const market::Job* const job = market_.find(id);
+        const market::Job* const leader =
+            job && market::is_component(*job) ? market_.gang_loans().leader_of(*job) : nullptr;
+        waiting_.begin_anew(leader ? leader->id() : id, now);
         running_.begin_anew(id, now);
     }
     if (!back.empty()) timer_ = loop_.at(now, [this] { look(); });

@@ -252,7 +252,10 @@ struct SiteNet {
                 x.running.forget(id);
         }
         for (const JobId& id : x.w.market->lent().take_back_home()) {
-            x.waiting.begin_anew(id, now);
+            const Job* const job = x.w.market->find(id);
+            const Job* const leader =
+                job && is_component(*job) ? x.w.market->gang_loans().leader_of(*job) : nullptr;
+            x.waiting.begin_anew(leader ? leader->id() : id, now);
             x.running.begin_anew(id, now);
         }
         end_rounds(x, x.waiting);
