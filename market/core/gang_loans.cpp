@@ -59,10 +59,14 @@ bool GangLoans::seeks(const Job& leader) const {
     const JobReport& first = leader.record.report;
     return std::ranges::all_of(all, [&](const Job* one) {
         const JobReport& r = one->record.report;
-        return lets_go(*one) && is_still(*one) && r.phase == first.phase && one->in_solver &&
+        return lets_go(*one) && is_still(*one) && r.phase == first.phase &&
                one->record.loan->site.empty() && *r.terms.needs == *first.terms.needs &&
                *r.terms.resources == *first.terms.resources;
     });
+}
+
+bool GangLoans::is_whole(const Job& leader) const {
+    return std::ranges::all_of(required_of(leader), [](const Job* one) { return one->in_solver; });
 }
 
 bool GangLoans::has_gone(const Job& job) const {
@@ -105,7 +109,7 @@ Status GangLoans::may_lend(Job& job, const std::string& site, Nanos now) const {
 }
 
 Status GangLoans::lend(Job& leader, const std::vector<Part>& parts, Nanos now) {
-    if (!seeks(leader) || parts.empty())
+    if (!seeks(leader) || !is_whole(leader) || parts.empty())
         return fail("job " + leader.id().text() + " goes to no other site now");
     for (const Part& part : parts) {
         Job* const job = book_.find(part.id);
@@ -198,7 +202,10 @@ bool GangLoans::look_at(Try& gang, Nanos now) {
     const std::vector<Job*> all = gangs_.of(*known);
     if (std::ranges::none_of(all, [](const Job* one) { return is_away(*one); })) return false;
     const souk::Cause why = why_give_up(gang, all, now);
-    if (!why.empty()) give_up(all, why);
+    if (why.empty()) return true;
+    give_up(all, why);
+    gang.until = gang.no_place_since =
+        Nanos::never();  // what is called back has no more to wait for
     return true;
 }
 

@@ -50,6 +50,8 @@ class GangLoans {
     // This component leads a gang that has no place, and may go to several sites by its user's
     // terms.
     bool seeks(const Job& leader) const;
+    // All its required components are known, and compete for places here.
+    bool is_whole(const Job& leader) const;
     // A component of its gang is at another site, or its stay there is not settled.
     bool has_gone(const Job& job) const;
     // The required components of its gang, and what they need, in the same order.

@@ -262,8 +262,8 @@ bool LentJobs::settle(Job& job) {
 
 bool LentJobs::must_stop(const Job& job) const {
     const JobRecord& r = job.record;
-    return (is_away(job) && r.loan->recalled) || r.cancel || r.out_of_budget || holds_back(r.hold) ||
-           (job.once && job.once->empty()) || book_.may_not_run(*job.user) ||
+    return (is_away(job) && r.loan->recalled) || r.cancel || r.out_of_budget ||
+           holds_back(r.hold) || (job.once && job.once->empty()) || book_.may_not_run(*job.user) ||
            book_.lacks_project(job);
 }
 
@@ -297,6 +297,10 @@ Status LentJobs::may_order(const Job& job, const std::string& site, const Order&
     const NodeName* const back = runs ? comes_back(job) : nullptr;
     if (runs && !is_at(order.node, site) && !(back && *back == order.node))
         return fail(CauseCode::not_allowed, "a place is named that is not of site " + site);
+    // Its home has frozen it with the others of its gang meanwhile.
+    if (is_component(job) && order.kind == Order::Kind::suspend &&
+        job.phase() != JobPhase::running && !job.record.report.in_place)
+        return fail(CauseCode::not_possible, "the job does not run");
     if (job.record.order || !job.reported)
         return fail(CauseCode::not_possible, "the job's home has another order to carry out");
     return {};

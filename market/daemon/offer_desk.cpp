@@ -309,7 +309,8 @@ void OfferDesk::ask_about(const JobId& id, Nanos now) {
 }
 
 bool OfferDesk::is_free_gang(const market::Job& leader) const {
-    return std::ranges::all_of(market_.gang_loans().required_of(leader),
+    return market_.gang_loans().is_whole(leader) &&
+           std::ranges::all_of(market_.gang_loans().required_of(leader),
                                [&](const market::Job* one) { return is_free(market_, *one); });
 }
 

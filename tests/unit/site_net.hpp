@@ -296,7 +296,8 @@ struct SiteNet {
             });
             if (one->record.order) names.clear();
         }
-        if (!gangs.seeks(leader) || names.empty()) return x.waiting.later(leader.id(), now);
+        if (!gangs.seeks(leader) || !gangs.is_whole(leader) || names.empty())
+            return x.waiting.later(leader.id(), now);
         SiteAsk ask{x.waiting.begin(leader.id(), names, x.w.market->site_wish(leader, now), now),
                     leader.id(),
                     leader.record.report.user,

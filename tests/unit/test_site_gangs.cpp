@@ -357,7 +357,8 @@ struct Fair : GangNet {
                 ProviderReport r = site.w.providers.at(node);
                 r.on_market = true;
                 r.reserve = {};
-                r.cpus = 40;
+                r.cpus = 200;
+                r.memory_mb = r.free_mb = 100'000;
                 site.w.set_provider(r);
             }
         }
