@@ -414,7 +414,7 @@ Result<std::string> OfferDesk::list(const wire::CtlRequest& request) const {
     if (while_it_ran && (!round || round->began < while_it_ran->began)) round = while_it_ran;
     if (round) {
         w.field("age_s", (Loop::now() - round->began).seconds()).field("open", round->is_open);
-        if (round->chosen)
+        if (round->chosen && !is_component(*job))  // a gang takes rooms of several
             w.field("best", market::SiteMoves::called(round->answers[*round->chosen].site));
         if (round->wish.move) write_place(w.key("here"), *round->wish.move);
     }
