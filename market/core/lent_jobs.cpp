@@ -100,7 +100,7 @@ Loan LentJobs::begun(const Job& job, const std::string& site, bool by_markets) c
 
 bool LentJobs::may_begin(const Job& job, const std::string& site, Nanos now) const {
     if (!may_go(job, site, now)) return false;
-    if (job.phase() == JobPhase::waiting)  // an operator's wish names a place here
+    if (job.phase() == JobPhase::waiting)
         return !job.record.order && job.reported && !job.once && !must_stop(job);
     return may_move(job) && of_site(job.record.report.where).site.empty();
 }
@@ -112,11 +112,10 @@ void LentJobs::give_back(Job& job, const souk::Cause& why) {
 }
 
 Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
-    const JobReport& r = job.record.report;
-    if (r.phase != JobPhase::waiting || !may_begin(job, site, now))
+    if (job.phase() != JobPhase::waiting || !may_begin(job, site, now))
         return fail("job " + job.id().text() + " does not go to site " + site + " now");
     Loan loan = begun(job, site, true);
-    loan.run = r.stats.run_time;
+    loan.run = job.record.report.stats.run_time;
     job.record.loan = std::move(loan);
     waits_[job.id()] = now + wait_most;
     due_.insert(job.id());
@@ -222,9 +221,7 @@ void LentJobs::has_place(const Job& job) {
     if (!std::exchange(wishes_[job.id()].has_place, true)) due_.insert(job.id());
 }
 
-void LentJobs::lost_place(Job& job) {
-    give_up(job, souk::Cause("its place there is another's now"));
-}
+void LentJobs::lost_place(Job& job) { give_up(job, souk::Cause("another has its place there")); }
 
 // A move has come to nothing. The operator who wanted it hears why; else it is said beside the
 // job's other reasons.
@@ -281,9 +278,9 @@ Status LentJobs::may_order(const Job& job, const std::string& site, const Order&
     const bool runs = order.kind == Order::Kind::run;
     const Loan& loan = *job.record.loan;
     const bool asked = loan.asked;
+    const bool is_over = job.phase() == JobPhase::finished;
     const bool is_old = number != 0 && number != loan.number;
-    if ((!is_lent(job) && !asked) || loan.site != site || is_old ||
-        job.phase() == JobPhase::finished)
+    if ((!is_lent(job) && !asked) || loan.site != site || is_old || is_over)
         return fail(CauseCode::not_allowed, "the job is not given to site " + site);
     const bool is_still = job.phase() == JobPhase::frozen && !job.record.report.in_place;
     if (asked && (!runs || (job.phase() != JobPhase::running && !is_still)))
@@ -297,9 +294,10 @@ Status LentJobs::may_order(const Job& job, const std::string& site, const Order&
     const NodeName* const back = runs ? comes_back(job) : nullptr;
     if (runs && !is_at(order.node, site) && !(back && *back == order.node))
         return fail(CauseCode::not_allowed, "a place is named that is not of site " + site);
-    // Its home has frozen it with the others of its gang meanwhile.
-    if (is_component(job) && order.kind == Order::Kind::suspend &&
-        job.phase() != JobPhase::running && !job.record.report.in_place)
+    // Its home freezes it with the others of its gang, or has done so meanwhile.
+    const bool freezes_it = order.kind == Order::Kind::suspend && !job.record.report.in_place;
+    if (is_component(job) &&
+        (is_on_its_way(job) || (freezes_it && job.phase() != JobPhase::running)))
         return fail(CauseCode::not_possible, "the job does not run");
     if (job.record.order || !job.reported)
         return fail(CauseCode::not_possible, "the job's home has another order to carry out");

@@ -111,6 +111,8 @@ def test_an_owner_who_is_back_freezes_all_and_a_cancel_ends_all(idle, tmp_path):
     uni.market.tool("pvdctl", "--node", "n1", "market", "off")
     until_all(lab, "all are frozen", "suspend")
     uni.market.tool("pvdctl", "--node", "n1", "market", "on")
-    lab.market.tool("marketctl", "cancel", jobs[3]["id"])
+    until_all(lab, "all run again", "run", LIMIT * 8)
+    until("none began anew", lambda: (tmp_path / "ran").read_text() == "x\n" * COMPONENTS)
+    lab.market.tool("marketctl", "cancel", jobs[2]["id"])
     assert job.wait(60) != 0
     nothing_is_left(idle)
