@@ -293,7 +293,7 @@ void Allocation::leave_gang(Job& job) {
         if (context_.log) context_.log->gone(job);
     }
     notes_.of(job);
-    // What has become of it may let the others begin.
+    // The others may begin, if it has a place there now.
     for (Job* const one : gangs_.of(job)) work_.place(*one);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using Wide = __int128;
 
-// What is known of a choice, also of a part of one: none of it gets less with more components.
+// The figures of a choice, or of a part of one: none of them gets less with more components.
 struct Tally {
     Nanos starts_in;
     int64_t slowest = INT64_MAX;

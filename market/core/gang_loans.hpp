@@ -62,8 +62,9 @@ class GangLoans {
         std::string site;
         std::vector<SiteRoom> rooms;
     };
-    // Where its components go by these offers and the rooms at home (combined_offers.hpp): what is
-    // not named stays. Empty: all find room at home. Errors: not all find room, and why.
+    // Says which of its components go where, by these offers and the rooms at home
+    // (combined_offers.hpp): the others stay. Empty: all find room at home. Errors: not all find
+    // room, and why.
     Result<std::vector<Part>> choose(const Job& leader, const std::vector<Offer>& offers,
                                      const std::vector<SiteRoom>& own, const OfferWish& wish,
                                      uint64_t seed) const;

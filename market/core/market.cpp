@@ -506,7 +506,7 @@ Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos
     // One that runs elsewhere is taken only if it has a place at once, or it would lose its turn to
     // come.
     if (heard.phase == JobPhase::frozen && comes)
-        TRY(SiteOffers::quote(quoter(), heard.terms, now));
+        TRY(OffersToPeers::quote(quoter(), heard.terms, now));
     reservations_.drop_offered(kept);
     // Its account here is of this stay alone: that of the one before is among the finished ones.
     if (before) forget(*book_.find(report.id));

@@ -71,6 +71,7 @@
 #include "market/core/market_state.hpp"
 #include "market/core/market_trace.hpp"
 #include "market/core/notes.hpp"
+#include "market/core/offers_to_peers.hpp"
 #include "market/core/operators.hpp"
 #include "market/core/orders.hpp"
 #include "market/core/placement.hpp"
@@ -86,7 +87,6 @@
 #include "market/core/site_guests.hpp"
 #include "market/core/site_moves.hpp"
 #include "market/core/site_offer.hpp"
-#include "market/core/site_offers.hpp"
 #include "market/core/site_terms.hpp"
 #include "market/core/solver.hpp"
 #include "market/core/submit_filter.hpp"
@@ -416,7 +416,7 @@ class Market {
     RunTimes run_times_;
     SiteMoves moves_;
     Reservations reservations_;
-    SiteOffers offers_;
+    OffersToPeers offers_;
     GangLoans gang_loans_;
     Operators operators_;
 };

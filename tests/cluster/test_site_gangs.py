@@ -47,8 +47,8 @@ def begin(lab, tmp_path, *words):
     env = {**lab.market.env, "SOUK_NODE": "n1"}
     cpus = str(lab.market.ctl("marketctl", "list-providers")[0]["cpus"])
     return subprocess.Popen([f"{BIN}/srun", "-p", "20", "--sites", "any", "-N", str(COMPONENTS),
-                             "-c", cpus, "--net=host", *words, "sh", "-c", script], env=env, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                             "-c", cpus, "--net=host", *words, "sh", "-c", script],
+                            env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def components(lab):

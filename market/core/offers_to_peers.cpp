@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "market/core/site_offers.hpp"
+#include "market/core/offers_to_peers.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -27,14 +27,14 @@ QuoteRequest asked_by_site(const JobTerms& terms) {
 
 }  // namespace
 
-Result<Quote> SiteOffers::quote(const Quoter& quoter, const JobTerms& terms, Nanos now) {
+Result<Quote> OffersToPeers::quote(const Quoter& quoter, const JobTerms& terms, Nanos now) {
     TRY_ASSIGN(Quote quote, quoter.of(asked_by_site(terms), now));
     if (!quote.runs) return fail(CauseCode::not_possible, quote.why);
     return quote;
 }
 
-SiteOffer SiteOffers::of(const Quoter& quoter, const SiteGuests::Site& site, const SiteAsk& ask,
-                         Nanos now) {
+SiteOffer OffersToPeers::of(const Quoter& quoter, const SiteGuests::Site& site, const SiteAsk& ask,
+                            Nanos now) {
     constexpr Nanos kept_most = Nanos::from_s(30);
     const KeptOffers::Key of{site.name, ask.job};
     const JobTerms& t = ask.terms;
@@ -74,9 +74,9 @@ SiteOffer SiteOffers::of(const Quoter& quoter, const SiteGuests::Site& site, con
     return offer;
 }
 
-Result<std::vector<SiteRoom>> SiteOffers::rooms(const Quoter& quoter, QuoteRequest asks,
-                                                const std::vector<SitePart>& parts,
-                                                Nanos now) const {
+Result<std::vector<SiteRoom>> OffersToPeers::rooms(const Quoter& quoter, QuoteRequest asks,
+                                                   const std::vector<SitePart>& parts,
+                                                   Nanos now) const {
     for (const SitePart& part : parts)
         asks.components.push_back({part.cpus, part.memory_mb, {}, false});
     TRY_ASSIGN(const std::vector<Quoter::Room> found, quoter.rooms(asks, now));
@@ -102,9 +102,9 @@ Result<std::vector<SiteRoom>> SiteOffers::rooms(const Quoter& quoter, QuoteReque
 }
 
 // No more than its site may have in all.
-SiteOffer SiteOffers::offer_rooms(const Quoter& quoter, const SiteGuests::Site& site,
-                                  const SiteAsk& ask, int64_t cpus_most, SiteOffer offer,
-                                  Nanos now) const {
+SiteOffer OffersToPeers::offer_rooms(const Quoter& quoter, const SiteGuests::Site& site,
+                                     const SiteAsk& ask, int64_t cpus_most, SiteOffer offer,
+                                     Nanos now) const {
     const auto found = rooms(quoter, asked_by_site(ask.terms), ask.parts, now);
     if (!found) {
         offer.why = {CauseCode::not_possible, found.error().message};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// SiteOffers: what this market offers to a job of a peer that asks, within the terms of that peer
-// (docs/sites.md): the place that a job of its own would get. For a single job that place is kept
-// for a while. For a gang it says which rooms its components could have, and keeps none: each
+// OffersToPeers: what this market offers to a job of a peer that asks, within the terms of that
+// peer (docs/sites.md): the place that a job of its own would get. For a single job that place is
+// kept for a while. For a gang it says which rooms its components could have, and keeps none: each
 // component has its place when it is started there, and is held. Pure; part of Market.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace souk::market {
 
-class SiteOffers {
+class OffersToPeers {
   public:
-    SiteOffers(const MarketContext& context, const Book& book, const SiteGuests& guests,
-               const SiteCredit& credit, Reservations& reservations)
+    OffersToPeers(const MarketContext& context, const Book& book, const SiteGuests& guests,
+                  const SiteCredit& credit, Reservations& reservations)
         : context_(context),
           book_(book),
           guests_(guests),
