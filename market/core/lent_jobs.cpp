@@ -294,10 +294,10 @@ Status LentJobs::may_order(const Job& job, const std::string& site, const Order&
     const NodeName* const back = runs ? comes_back(job) : nullptr;
     if (runs && !is_at(order.node, site) && !(back && *back == order.node))
         return fail(CauseCode::not_allowed, "a place is named that is not of site " + site);
-    // Its home freezes it with the others of its gang, or has done so meanwhile.
-    const bool freezes_it = order.kind == Order::Kind::suspend && !job.record.report.in_place;
-    if (is_component(job) &&
-        (is_on_its_way(job) || (freezes_it && job.phase() != JobPhase::running)))
+    // Its home holds it for its gang, freezes it with the others, or has done so meanwhile.
+    const bool goes = is_on_its_way(job) || job.phase() == JobPhase::starting;
+    const bool stops = order.kind == Order::Kind::suspend && !job.record.report.in_place;
+    if (is_component(job) && (goes || (stops && job.phase() != JobPhase::running)))
         return fail(CauseCode::not_possible, "the job does not run");
     if (job.record.order || !job.reported)
         return fail(CauseCode::not_possible, "the job's home has another order to carry out");

@@ -215,8 +215,9 @@ struct World {
             job.done_at = Nanos::never();
             return tell(job);
         }
-        ck_assert_msg(r.phase == JobPhase::frozen || r.where != order.node, "%s is there already",
-                      order.id.text().c_str());
+        ck_assert_msg(r.phase == JobPhase::frozen || r.where != order.node,
+                      "%s is there already, %s: %s", order.id.text().c_str(), to_string(r.phase),
+                      order.reason.c_str());
         const Machine &there = providers[order.node].machine, &here = providers[r.where].machine;
         ck_assert_msg(there.architecture.empty() || here.architecture.empty() ||
                           can_take(there, here).has_value(),
