@@ -272,6 +272,7 @@ void Allocation::tell_job(Job& job, Nanos now) {
     seat_inside(job, w);
     place_is_known(w);
     gangs_.list(job);
+    if (is_component(job) && is_away(job)) return leave_gang(job);
     if (is_component(job) && !job.in_solver) {
         (void)enter_gang(job, now);
         notes_.of(job);
@@ -282,6 +283,18 @@ void Allocation::tell_job(Job& job, Nanos now) {
     if (is_component(job)) wake_gang(job, now);
     notes_.of(job);
     if (!job.lies_on.empty()) notes_.of(book_.node(job.lies_on));
+}
+
+// Another site places the component, so the solver places the gang without it.
+void Allocation::leave_gang(Job& job) {
+    admission_.unlist(job);
+    if (std::exchange(job.in_solver, false)) {
+        solver_.remove_job(job.key);
+        if (context_.log) context_.log->gone(job);
+    }
+    notes_.of(job);
+    // The others may begin, if it has a place there now.
+    for (Job* const one : gangs_.of(job)) work_.place(*one);
 }
 
 void Allocation::tell_solver(Job& job, const Wish& w) {
@@ -359,10 +372,11 @@ std::vector<JobDemand> Allocation::specs_of(const std::vector<Job*>& gang, Nanos
 bool Allocation::enter_gang(Job& job, Nanos now) {
     const std::string name = gang_name(job);
     std::vector<Job*> all = gangs_.of(job);
+    if (!may_enter(name, all)) return false;
+    std::erase_if(all, [](const Job* one) { return is_away(*one); });
     const auto required = std::stable_partition(all.begin(), all.end(),
                                                 [](const Job* one) { return !is_optional(*one); });
-    if (required == all.begin()) return false;  // its home ends what is left of it
-    if (!may_enter(name, all)) return false;
+    if (required == all.begin()) return false;  // away, or its home ends what is left of it
     const std::vector<JobDemand> specs = specs_of(all, now);
     const JobReport& first = all.front()->record.report;
     const Status taken = solver_.add_gang(

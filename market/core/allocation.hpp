@@ -106,6 +106,7 @@ class Allocation final : public Admission::Jobs {
     void seat_inside(Job& job, const Wish& wish);
     void place_is_known(const Wish& wish);
     void leave(Job& job);
+    void leave_gang(Job& job);
     bool enter_gang(Job& job, Nanos now);
     bool may_enter(const std::string& gang, const std::vector<Job*>& all);
     std::vector<JobDemand> specs_of(const std::vector<Job*>& gang, Nanos now);

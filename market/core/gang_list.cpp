@@ -23,7 +23,7 @@ void GangList::list(const Job& job) {
     gangs_.erase(gang);
 }
 
-std::vector<Job*> GangList::of(const Job& job) {
+std::vector<Job*> GangList::of(const Job& job) const {
     std::vector<Job*> all;
     const auto gang = gangs_.find(gang_name(job));
     if (gang == gangs_.end()) return all;

@@ -30,7 +30,7 @@ class GangList {
     void list(const Job& job);
     // The components of the job's gang that have not finished, itself included, in the order of
     // their numbers.
-    std::vector<Job*> of(const Job& job);
+    std::vector<Job*> of(const Job& job) const;
     // The solver does not place the gang, and why; it does from now on.
     void refuse(const std::string& gang, souk::Error why) { refused_[gang] = std::move(why); }
     void accept(const std::string& gang) { refused_.erase(gang); }

@@ -7,6 +7,8 @@
 
 #include "kernel/base/text.hpp"
 #include "market/core/claims.hpp"
+#include "market/core/gang_list.hpp"
+#include "market/core/loan_bounds.hpp"
 #include "market/core/submit_filter.hpp"
 
 namespace souk::market {
@@ -96,14 +98,24 @@ Loan LentJobs::begun(const Job& job, const std::string& site, bool by_markets) c
     return loan;
 }
 
+bool LentJobs::may_begin(const Job& job, const std::string& site, Nanos now) const {
+    if (!may_go(job, site, now)) return false;
+    if (job.phase() == JobPhase::waiting)
+        return !job.record.order && job.reported && !job.once && !must_stop(job);
+    return may_move(job) && of_site(job.record.report.where).site.empty();
+}
+
+void LentJobs::give_back(Job& job, const souk::Cause& why) {
+    if (job.record.loan->asked) return take_back(job, why);
+    recall(job);
+    (void)settle(job);
+}
+
 Status LentJobs::lend(Job& job, const std::string& site, Nanos now) {
-    const JobReport& r = job.record.report;
-    // An operator's wish names a place here.
-    if (!may_go(job, site, now) || r.phase != JobPhase::waiting || job.record.order ||
-        !job.reported || job.once || must_stop(job))
+    if (job.phase() != JobPhase::waiting || !may_begin(job, site, now))
         return fail("job " + job.id().text() + " does not go to site " + site + " now");
     Loan loan = begun(job, site, true);
-    loan.run = r.stats.run_time;
+    loan.run = job.record.report.stats.run_time;
     job.record.loan = std::move(loan);
     waits_[job.id()] = now + wait_most;
     due_.insert(job.id());
@@ -136,7 +148,7 @@ bool LentJobs::may_move(const Job& job) const {
 }
 
 Status LentJobs::go(Job& job, const std::string& site, const Reason& gain, Nanos now) {
-    if (!may_go(job, site, now) || !may_move(job) || !of_site(job.record.report.where).site.empty())
+    if (job.phase() == JobPhase::waiting || !may_begin(job, site, now))
         return fail("job " + job.id().text() + " does not go to site " + site + " now");
     ask(job, site, {}, gain);
     job.site_word = gain;
@@ -209,9 +221,7 @@ void LentJobs::has_place(const Job& job) {
     if (!std::exchange(wishes_[job.id()].has_place, true)) due_.insert(job.id());
 }
 
-void LentJobs::lost_place(Job& job) {
-    give_up(job, souk::Cause("its place there is another's now"));
-}
+void LentJobs::lost_place(Job& job) { give_up(job, souk::Cause("another has its place there")); }
 
 // A move has come to nothing. The operator who wanted it hears why; else it is said beside the
 // job's other reasons.
@@ -221,7 +231,7 @@ void LentJobs::give_up(Job& job, const souk::Cause& why) {
     if (!gain.empty()) {
         // A way home that came to nothing may have made others leave for it.
         if (is_lent(job)) {
-            rest(job.record.loan.edit(), {}, false, context_.unix(now_));
+            loan_bounds::rest(job.record.loan.edit(), {}, false, context_.unix(now_));
             book_.save(job);
         }
         job.site_word = Reason(ReasonCode::site_refused).with(Figure::cause, why);
@@ -237,7 +247,10 @@ void LentJobs::give_up(Job& job, const souk::Cause& why) {
 
 bool LentJobs::settle(Job& job) {
     const JobReport& r = job.record.report;
-    const bool is_steady = r.phase == JobPhase::frozen || r.phase == JobPhase::running;
+    // A component that is called back and was not started is no more away.
+    const bool is_back = is_component(job) && job.record.loan->recalled;
+    const bool is_steady = r.phase == JobPhase::frozen || r.phase == JobPhase::running ||
+                           (is_back && r.phase == JobPhase::waiting);
     if (!is_lent(job) || !is_steady || job.record.order || is_at(r.where, job.record.loan->site))
         return false;
     end(job);
@@ -246,8 +259,8 @@ bool LentJobs::settle(Job& job) {
 
 bool LentJobs::must_stop(const Job& job) const {
     const JobRecord& r = job.record;
-    return r.loan->recalled || r.cancel || r.out_of_budget || holds_back(r.hold) ||
-           (job.once && job.once->empty()) || book_.may_not_run(*job.user) ||
+    return (is_away(job) && r.loan->recalled) || r.cancel || r.out_of_budget ||
+           holds_back(r.hold) || (job.once && job.once->empty()) || book_.may_not_run(*job.user) ||
            book_.lacks_project(job);
 }
 
@@ -265,9 +278,9 @@ Status LentJobs::may_order(const Job& job, const std::string& site, const Order&
     const bool runs = order.kind == Order::Kind::run;
     const Loan& loan = *job.record.loan;
     const bool asked = loan.asked;
+    const bool is_over = job.phase() == JobPhase::finished;
     const bool is_old = number != 0 && number != loan.number;
-    if ((!is_lent(job) && !asked) || loan.site != site || is_old ||
-        job.phase() == JobPhase::finished)
+    if ((!is_lent(job) && !asked) || loan.site != site || is_old || is_over)
         return fail(CauseCode::not_allowed, "the job is not given to site " + site);
     const bool is_still = job.phase() == JobPhase::frozen && !job.record.report.in_place;
     if (asked && (!runs || (job.phase() != JobPhase::running && !is_still)))
@@ -281,6 +294,11 @@ Status LentJobs::may_order(const Job& job, const std::string& site, const Order&
     const NodeName* const back = runs ? comes_back(job) : nullptr;
     if (runs && !is_at(order.node, site) && !(back && *back == order.node))
         return fail(CauseCode::not_allowed, "a place is named that is not of site " + site);
+    // Its home holds it for its gang, freezes it with the others, or has done so meanwhile.
+    const bool goes = is_on_its_way(job) || job.phase() == JobPhase::starting;
+    const bool stops = order.kind == Order::Kind::suspend && !job.record.report.in_place;
+    if (is_component(job) && (goes || (stops && job.phase() != JobPhase::running)))
+        return fail(CauseCode::not_possible, "the job does not run");
     if (job.record.order || !job.reported)
         return fail(CauseCode::not_possible, "the job's home has another order to carry out");
     return {};
@@ -302,6 +320,9 @@ void LentJobs::pass(Job& job, const Order& order, Nanos now) {
                              gains ? wish->second.gain.text() : order.reason);
     own.stand = !runs && order.stand;
     own.books = true;
+    // The home holds a component until all of its gang are held.
+    own.hold = runs && is_component(job) && job.phase() == JobPhase::waiting;
+    own.layouts = own.near = is_component(job);
     if (runs) {
         const Node& to = book_.node(order.node);
         claims::ordered(job, to);
@@ -335,41 +356,15 @@ void LentJobs::pass(Job& job, const Order& order, Nanos now) {
     issue(job, std::move(own), now);
 }
 
-void LentJobs::count_trip(Loan& loan, Nanos now) const {
-    const Nanos unix = context_.unix(now);
-    const Nanos most = unix + Nanos{trip_apart.ns * (trips_at_once - 1)};
-    loan.trips = std::min(std::max(loan.trips, unix), most) + trip_apart;
-}
-
 // It is at no other site any more. What came to nothing there, or was short, is tried again after
 // pauses that double.
 void LentJobs::settled(Loan& loan, bool failed, Nanos now) const {
     const Nanos unix = context_.unix(now);
     const std::string site = std::exchange(loan.site, {});
     if (loan.came.ns == 0 && (!loan.by_markets || !failed)) return;
-    SiteVisit& visit = rest(loan, site, loan.came.ns > 0 && unix >= loan.came + gain_horizon, unix);
+    SiteVisit& visit =
+        loan_bounds::rest(loan, site, loan.came.ns > 0 && unix >= loan.came + gain_horizon, unix);
     if (loan.came.ns > 0) visit.left = unix;
-}
-
-SiteVisit& LentJobs::visit_of(Loan& loan, const std::string& site) {
-    const auto visit = std::ranges::find(loan.visits, site, &SiteVisit::site);
-    if (visit != loan.visits.end()) return *visit;
-    if (loan.visits.size() >= Loan::visits_max)
-        loan.visits.erase(std::ranges::min_element(loan.visits, {}, [](const SiteVisit& one) {
-            return std::pair(one.owed != 0, one.again);
-        }));
-    loan.visits.emplace_back().site = site;
-    return loan.visits.back();
-}
-
-SiteVisit& LentJobs::rest(Loan& loan, const std::string& site, bool was_long, Nanos unix) {
-    SiteVisit* const visit = &visit_of(loan, site);
-    if (was_long || visit->again + rest_most < unix) visit->tries = 0;
-    Nanos span = rest_least;
-    for (uint32_t n = 0; n < visit->tries && span < rest_most; ++n) span = span + span;
-    visit->tries = std::min<uint32_t>(visit->tries + 1, 32);
-    visit->again = unix + std::min(span, rest_most);
-    return *visit;
 }
 
 void LentJobs::issue(Job& job, Order order, Nanos now) {
@@ -464,7 +459,7 @@ void LentJobs::has_come(Job& job, Nanos now) {
     const bool is_priced = std::exchange(loan.priced, false);
     const Money price = std::min(loan.price, most_elsewhere(job.record.report.terms));
     if (is_new) loan.came = std::max(Nanos{1}, context_.unix(now));
-    if (is_new && loan.by_markets) count_trip(loan, now);
+    if (is_new && loan.by_markets) loan_bounds::count_trip(loan, context_.unix(now));
     job.record.loan = std::move(loan);
     if (is_priced && billing_.set_price(job, price, now)) notes_.of(job);
     book_.save(job);
@@ -518,7 +513,7 @@ void LentJobs::leave(Job& job, bool failed) {
     Loan loan = *job.record.loan;
     const std::string site = loan.site;
     settled(loan, failed, now_);
-    SiteVisit& visit = visit_of(loan, site);
+    SiteVisit& visit = loan_bounds::visit_of(loan, site);
     visit.owed = std::max<uint64_t>(1, loan.number);
     visit.run = loan.run;
     due_before_.insert({job.id(), site});
@@ -530,7 +525,7 @@ void LentJobs::leave(Job& job, bool failed) {
 bool LentJobs::heard_of_before(Job& job, const std::string& site, const SiteNote& word) {
     if (!is_unsettled(job, site)) return false;
     Loan loan = *job.record.loan;
-    SiteVisit& visit = visit_of(loan, site);
+    SiteVisit& visit = loan_bounds::visit_of(loan, site);
     if (word.number != 0 && word.number != visit.owed) return false;
     if (!word.note.settled && word.no.empty()) return true;
     visit.owed = 0;
@@ -621,6 +616,9 @@ SiteJob LentJobs::told(const Job& job, const Loan& loan) const {
     r.command.clear();
     r.array = std::string();
     r.array_index = 0;
+    r.gang = std::string();
+    r.component = r.components = 0;
+    r.optional = false;
     r.places.clear();
     r.checkpoint_node = NodeName();
     r.checkpoint_trouble = std::string();

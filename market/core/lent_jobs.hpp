@@ -84,6 +84,10 @@ class LentJobs {
     // The sites that it left lately; an empty name stands for its own.
     std::vector<std::string> left_lately(const Job& job, Nanos now) const;
     Status lend(Job& job, const std::string& site, Nanos now);
+    // Whether it would go there now: it waits, or nothing keeps it where it is.
+    bool may_begin(const Job& job, const std::string& site, Nanos now) const;
+    // The others of its gang do not go: a component goes no further, or comes back.
+    void give_back(Job& job, const souk::Cause& why);
     // The job is here, and is to move there: to that node, if one is named. `gain`: why the markets
     // want it; empty: an operator does.
     void ask(Job& job, const std::string& site, const NodeName& node, const Reason& gain);
@@ -168,12 +172,8 @@ class LentJobs {
         std::optional<SiteMove> move = {};  // home for a gain: what that must be worth
     };
     Loan begun(const Job& job, const std::string& site, bool by_markets) const;
-    void count_trip(Loan& loan, Nanos now) const;
     // `failed`: a stay that came to nothing is one that failed.
     void settled(Loan& loan, bool failed, Nanos now) const;
-    static SiteVisit& visit_of(Loan& loan, const std::string& site);
-    // The markets try that site no more for a pause, be it home (an empty name).
-    static SiteVisit& rest(Loan& loan, const std::string& site, bool was_long, Nanos unix);
     void has_come(Job& job, Nanos now);
     void end(Job& job, bool failed = true);
     // It waits no longer for that site to settle.

@@ -10,17 +10,6 @@
 #include "market/core/quoter.hpp"
 
 namespace souk::market {
-namespace {
-
-// Terms of another site's job as they count here: its project is of that site, which may also say
-// more than it should.
-JobTerms terms_here(const JobTerms& theirs) {
-    JobTerms terms = told_to_sites(theirs);
-    terms.project.clear();
-    return terms;
-}
-
-}  // namespace
 
 Market::Market(MarketOptions options)
     : context_{std::move(options), {}},
@@ -57,6 +46,8 @@ Market::Market(MarketOptions options)
       moves_(context_, solver_, run_times_, lent_),
       reservations_(context_, book_, places_, solver_, bids_, gangs_, settling_, rooms_, work_,
                     run_times_),
+      offers_(context_, book_, guests_, credit_, reservations_),
+      gang_loans_(book_, gangs_, allocation_, lent_),
       operators_(context_, trace_, book_, places_, solver_, notes_, billing_, funds_, allocation_,
                  gangs_, explain_, reports_, settling_, lent_, work_, filter_) {
     const Status taken = solver_.set_options(context_.options.solver);
@@ -147,6 +138,7 @@ void Market::started(Nanos now) {
         reports_.resume(*job, now);
         reservations_.note(*job);
         lent_.resume(*job, now);
+        gang_loans_.note(*job);
     }
     reservations_.resume();
     billing_.count_use();
@@ -221,6 +213,7 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
         Job* const known = book_.find(job->id);
         if (!known) return {};
         lent_.reported(*known, now);
+        gang_loans_.note(*known);
         reservations_.note(*known);
         if (!had_ended) run_times_.ended(known->record);
         return {};
@@ -230,6 +223,7 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
         if (job) lent_.failed(*job, *failed);
         TRY(reports_.order_failed(name, *failed, now));
         if (job) (void)lent_.settle(*job);
+        if (job) gang_loans_.note(*job);
         return {};
     }
     const auto& r = std::get<ProviderReport>(message);
@@ -293,7 +287,7 @@ Nanos Market::next_call() const {
     Nanos next = settling() ? settling_.end() : solver_.next_wake();
     next = std::min({next, alarms_.next(), days_.next(), explain_.next_call(), prices_.next_call(),
                      notes_.next(), reports_.next_ask(), reservations_.next(), lent_.next(),
-                     credit_.next(), wide_.next()});
+                     gang_loans_.next(), credit_.next(), wide_.next()});
     if (!book_.nodes().empty()) next = std::min(next, bids_.next_sample());
     if (!admission_.limited().empty())
         next = std::min({next, admission_.next(), funds_.next_hours(),
@@ -375,13 +369,16 @@ void Market::use_own() {
 
 std::string Market::audit() const { return MarketAudit(book_, ledger_, places_).run(); }
 
-Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
+Quoter Market::quoter() const {
     const auto why = [this](const Job& job, const Solver& s) {
         return explain_.why_waiting(job, s);
     };
-    const Quoter quoter({book_, places_, solver_, admission_, allocation_, bids_.history(),
-                         context_.calendar, settling(), why});
-    TRY_ASSIGN(Quote quote, quoter.of(request, now));
+    return Quoter({book_, places_, solver_, admission_, allocation_, bids_.history(),
+                   context_.calendar, settling(), why});
+}
+
+Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
+    TRY_ASSIGN(Quote quote, quoter().of(request, now));
     if (request.terms.booking->promise) quote.promise = promise_of(request, now);
     return quote;
 }
@@ -390,13 +387,6 @@ Result<Quote> Market::quote_that_runs(const QuoteRequest& request, Nanos now) co
     TRY_ASSIGN(Quote quote, this->quote(request, now));
     if (!quote.runs) return fail(CauseCode::not_possible, quote.why);
     return quote;
-}
-
-Result<Quote> Market::quote_for_site(const JobTerms& terms, Nanos now) const {
-    QuoteRequest request;
-    request.uid = UINT32_MAX;
-    request.terms = terms_here(terms);
-    return quote_that_runs(request, now);
 }
 
 Result<Quote::Place> Market::place_at_home(const Job& job, Nanos now) const {
@@ -409,38 +399,22 @@ Result<Quote::Place> Market::place_at_home(const Job& job, Nanos now) const {
 }
 
 SiteOffer Market::offer(const SiteGuests::Site& site, const SiteAsk& ask, Nanos now) {
-    constexpr Nanos kept_most = Nanos::from_s(30);
-    const KeptOffers::Key of{site.name, ask.job};
-    const JobTerms& t = ask.terms;
-    SiteOffer offer;
-    offer.number = ask.number;
-    const auto no = [&](souk::Cause why) {
-        offer.why = std::move(why);
-        return offer;
-    };
-    const Status may = guests_.lets_in(site, ask.user, t, reservations_.cpus_offered(of, now));
-    if (!may) return no(souk::Cause(may.error()));
-    const Job* const known = book_.find({site.name + ":" + ask.job.home, ask.job.seq});
-    if (known && known->phase() != JobPhase::finished)
-        return no({CauseCode::not_possible, "the job is here"});
-    if (souk::Cause why = credit_.why_not(site.name, now); !why.empty()) return no(std::move(why));
-    const auto quote = quote_for_site(t, now);
-    if (!quote) return no({CauseCode::not_possible, quote.error().message});
-    const Quote::Place& place = quote->places.front();
-    offer.price = std::max({place.price, site.terms->least, site.leave.least});
-    offer.speed = place.speed;
-    const Nanos unix = context_.unix(now), kept = std::min(ask.hold, kept_most);
-    Contract c;
-    c.start = unix;
-    c.end = unix + kept;
-    c.node = place.node;
-    c.price = offer.price;
-    c.cpus = t.cpus;
-    c.memory_mb = t.memory_mb;
-    c.sold = unix;
-    if (quote->others_first) offer.starts_in = reservations_.clearing_of(c);
-    if (reservations_.keep_offered(of, terms_here(t), c, now)) offer.held_for = kept;
-    return offer;
+    return offers_.of(quoter(), site, ask, now);
+}
+
+Result<std::vector<SiteRoom>> Market::rooms_at_home(const Job& job, Nanos now) const {
+    QuoteRequest request;
+    request.home = job.id().home;
+    request.uid = job.user->record.uid;
+    request.terms = job.record.report.terms;
+    return offers_.rooms(quoter(), request, gang_loans_.parts_of(job), now);
+}
+
+Status Market::lend_gang(const JobId& id, const std::vector<GangLoans::Part>& parts, Nanos now) {
+    trace_.heard(Input::lend, id);
+    Job* const job = book_.find(id);
+    if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
+    return gang_loans_.lend(*job, parts, now);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -531,7 +505,8 @@ Status Market::site_job(const SiteGuests::Site& site, const SiteJob& word, Nanos
     }
     // One that runs elsewhere is taken only if it has a place at once, or it would lose its turn to
     // come.
-    if (heard.phase == JobPhase::frozen && comes) TRY(quote_for_site(heard.terms, now));
+    if (heard.phase == JobPhase::frozen && comes)
+        TRY(OffersToPeers::quote(quoter(), heard.terms, now));
     reservations_.drop_offered(kept);
     // Its account here is of this stay alone: that of the one before is among the finished ones.
     if (before) forget(*book_.find(report.id));
@@ -661,6 +636,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     wide_.look(now);
     reservations_.look(now);
     lent_.look(now);
+    gang_loans_.look(now);
     // They have numbers already, and go before those that are given now.
     for (Send& send : lent_.take_orders()) out.send.push_back(std::move(send));
     // Once a minute, with the prices.

@@ -60,6 +60,7 @@
 #include "market/core/equal_jobs.hpp"
 #include "market/core/explain.hpp"
 #include "market/core/gang_list.hpp"
+#include "market/core/gang_loans.hpp"
 #include "market/core/job_alarms.hpp"
 #include "market/core/job_reports.hpp"
 #include "market/core/job_waits.hpp"
@@ -70,6 +71,7 @@
 #include "market/core/market_state.hpp"
 #include "market/core/market_trace.hpp"
 #include "market/core/notes.hpp"
+#include "market/core/offers_to_peers.hpp"
 #include "market/core/operators.hpp"
 #include "market/core/orders.hpp"
 #include "market/core/placement.hpp"
@@ -227,6 +229,12 @@ class Market {
 
     // The job waits and goes to that site, which has offered it a place. Errors: it does not.
     Status lend(const JobId& id, const std::string& site, Nanos now);
+    // The components go to these sites, the others stay (gang_loans.hpp). Errors: none goes.
+    Status lend_gang(const JobId& id, const std::vector<GangLoans::Part>& parts, Nanos now);
+    GangLoans& gang_loans() { return gang_loans_; }
+    const GangLoans& gang_loans() const { return gang_loans_; }
+    // The rooms here that the components of this gang could have; to be called after solve().
+    Result<std::vector<SiteRoom>> rooms_at_home(const Job& job, Nanos now) const;
     // Says what is wanted of an offer for the job.
     OfferWish site_wish(const Job& job, Nanos now) const { return moves_.wish(job, now); }
     // Returns the place at its own site that a job which runs at another one would get now; nothing
@@ -359,7 +367,7 @@ class Market {
     std::string audit() const;
 
   private:
-    Result<Quote> quote_for_site(const JobTerms& terms, Nanos now) const;
+    Quoter quoter() const;
     // Errors: a job of these terms gets no place at once, and why.
     Result<Quote> quote_that_runs(const QuoteRequest& request, Nanos now) const;
     Quote::Promise promise_of(const QuoteRequest& request, Nanos now) const;
@@ -408,6 +416,8 @@ class Market {
     RunTimes run_times_;
     SiteMoves moves_;
     Reservations reservations_;
+    OffersToPeers offers_;
+    GangLoans gang_loans_;
     Operators operators_;
 };
 

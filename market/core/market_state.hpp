@@ -169,6 +169,12 @@ inline bool is_lent(const Job& job) {
     return !loan.site.empty() && !loan.over && !loan.asked;
 }
 
+// Another site has it, or is asked for a place for it. Of a component: its gang at home goes on, or
+// begins, without a place for it here.
+inline bool is_away(const Job& job) {
+    return !job.record.loan->site.empty() && !job.record.loan->over;
+}
+
 // Whether it leaves its place, or comes to another one.
 inline bool is_on_its_way(const Job& job) {
     const JobPhase p = job.phase();

@@ -245,18 +245,29 @@ SOUK_FIELDS(SiteTerms,  //
             field("least", &SiteTerms::least, rule::price),
             optional("credit", &SiteTerms::credit, "given", 1, rule::price));
 
+SOUK_FIELDS(SitePart, field("cpus", &SitePart::cpus, rule::cpus),
+            field("memory_mb", &SitePart::memory_mb, rule::megabytes));
+
+SOUK_FIELDS(SiteRoom, field("cpus", &SiteRoom::cpus, rule::cpus),
+            field("memory_mb", &SiteRoom::memory_mb, rule::megabytes),
+            field("price", &SiteRoom::price, rule::price),
+            field("speed", &SiteRoom::speed, rule::between(0, market::speed_max)),
+            field("starts_in", &SiteRoom::starts_in, rule::span));
+
 SOUK_FIELDS(SiteAsk, field("number", &SiteAsk::number), field("job", &SiteAsk::job),
             field("user", &SiteAsk::user, rule::text(TextRule::label, rule::name_bytes_max)),
             field("terms", &SiteAsk::terms, rule::required),
             field("hold", &SiteAsk::hold, rule::span),
-            field("token", &SiteAsk::token, rule::text(TextRule::line, site_token_max)));
+            field("token", &SiteAsk::token, rule::text(TextRule::line, site_token_max)),
+            field("parts", &SiteAsk::parts, rule::at_most(site_parts_max)));
 
 SOUK_FIELDS(SiteOffer, field("number", &SiteOffer::number), field("why", &SiteOffer::why),
             part("why_code", &SiteOffer::why, &Cause::code, cause_rule),
             field("price", &SiteOffer::price, rule::price),
             field("speed", &SiteOffer::speed, rule::between(0, market::speed_max)),
             field("starts_in", &SiteOffer::starts_in, rule::span),
-            field("held_for", &SiteOffer::held_for, rule::span));
+            field("held_for", &SiteOffer::held_for, rule::span),
+            field("rooms", &SiteOffer::rooms, rule::at_most(site_rooms_max)));
 
 SOUK_FIELDS(SiteJob, field("report", &SiteJob::report, rule::required),
             field("to", &SiteJob::to, rule::node_or_none),

@@ -22,6 +22,14 @@ bool is_thawing(const Job& job) {
     return job.phase() == JobPhase::thawing || (order && job.phase() == JobPhase::frozen);
 }
 
+// Another site has given the component a place, where its home holds it for the others, or it runs.
+bool has_begun_away(const Job& job) {
+    const auto& order = job.record.order;
+    const JobPhase p = job.phase();
+    return (order && order->kind == Order::Kind::run) || p == JobPhase::starting ||
+           p == JobPhase::thawing || p == JobPhase::running || p == JobPhase::moving;
+}
+
 // A job of this site runs on a node of another one that does not have it.
 bool is_stray(const Job& job) {
     return job.phase() == JobPhase::running && !is_of_site(job.id()) &&
@@ -226,6 +234,10 @@ bool Placement::place_gang(Job& job, Nanos now, Outputs& out) {
     bool refused = false;
     for (Job* one : all) {
         if (is_thawing(*one)) continue;  // and has its room
+        if (is_away(*one)) {
+            if (has_begun_away(*one)) continue;
+            return true;
+        }
         const bool settled =
             one->in_solver && one->reported && !one->record.cancel && !Orders::in_transit(*one);
         if (settled && one->phase() == JobPhase::running) continue;

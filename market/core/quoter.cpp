@@ -260,6 +260,72 @@ std::optional<Money> Quoter::least_bid_for_all(const QuoteRequest& q, const Quot
                                                                             : quote.bid;
 }
 
+// Adds what components of one shape get, as many as would take all that is asked for.
+void Quoter::add_rooms(const QuoteRequest& q, Nanos now, std::map<const Node*, Room>& rooms) const {
+    Trial trial;
+    if (!try_out(q, q.terms.max_price, now, trial)) return;
+    std::map<const Node*, Room> found;
+    std::map<const Node*, int32_t> taken;
+    for (const Job& guest : trial.guests) {
+        const Node* const at = trial.place_of(guest, view_.book);
+        if (!at) continue;
+        Room& room = found[at];
+        room.node = at;
+        room.cpus += guest.record.report.terms.cpus;
+        room.memory_mb += guest.record.report.terms.memory_mb;
+        room.price =
+            std::max(room.price, trial.solver.price(guest.key).value_or(at->record.report.reserve));
+        room.others_first = room.others_first || !view_.places.fits(guest, *at, taken[at]++);
+    }
+    for (const auto& [node, room] : found) {
+        Room& all = rooms.try_emplace(node, room).first->second;
+        all.cpus = std::max(all.cpus, room.cpus);
+        all.memory_mb = std::max(all.memory_mb, room.memory_mb);
+        all.price = std::max(all.price, room.price);
+        all.others_first = all.others_first || room.others_first;
+    }
+}
+
+// Each shape is tried by itself: a room for two of the one may be one for three of the other.
+Result<std::vector<Quoter::Room>> Quoter::rooms(const QuoteRequest& q, Nanos now) const {
+    constexpr size_t shapes_max = 4;
+    constexpr int64_t copies_max = 128;
+    TRY(may_quote(q));
+    const int64_t cpus = cpus_of(q);
+    std::map<std::pair<int32_t, int64_t>, size_t, std::greater<>> shapes;
+    for (const auto& one : q.components) ++shapes[{one.cpus, one.memory_mb}];
+    std::map<const Node*, Room> rooms;
+    size_t tried = 0;
+    for (const auto& [shape, count] : shapes) {
+        if (++tried > shapes_max) break;
+        const int64_t copies =
+            std::clamp((cpus + shape.first - 1) / shape.first, int64_t{1},
+                       std::min<int64_t>(copies_max, view_.book.room_for_jobs()));
+        QuoteRequest one = q;
+        one.terms.budget = {};
+        one.components.assign(static_cast<size_t>(copies), {shape.first, shape.second, {}, true});
+        one.components.front().optional = false;
+        add_rooms(one, now, rooms);
+    }
+    std::vector<Room> all;
+    for (const auto& [name, node] : view_.book.nodes())
+        if (const auto it = rooms.find(&node); it != rooms.end()) all.push_back(it->second);
+    return all;
+}
+
+// Errors: no quote can be given now, and why.
+Status Quoter::may_quote(const QuoteRequest& q) const {
+    if (view_.book.room_for_jobs() == 0) return tl::unexpected(view_.book.too_many_jobs());
+    // A job of another site has its home there.
+    const Node* home = view_.book.find_node(q.home);
+    if (!q.home.empty() && (!home || !home->connected))
+        return fail("node " + q.home + " is not connected to the market");
+    if (view_.settling)
+        return fail(
+            "the market has just started and waits for its nodes: ask again in a few seconds");
+    return {};
+}
+
 Result<Quote> Quoter::of(const QuoteRequest& q, Nanos now) const {
     const size_t left = view_.book.room_for_jobs();
     if (left == 0) return tl::unexpected(view_.book.too_many_jobs());
@@ -271,13 +337,7 @@ Result<Quote> Quoter::of(const QuoteRequest& q, Nanos now) const {
     if (q.jobs < 1 || q.jobs > quote_jobs_max || static_cast<size_t>(q.jobs) > left)
         return fail("a quote is for 1 to " +
                     std::to_string(std::min<size_t>(left, quote_jobs_max)) + " jobs");
-    // A job of another site has its home there.
-    const Node* home = view_.book.find_node(q.home);
-    if (!q.home.empty() && (!home || !home->connected))
-        return fail("node " + q.home + " is not connected to the market");
-    if (view_.settling)
-        return fail(
-            "the market has just started and waits for its nodes: ask again in a few seconds");
+    TRY(may_quote(q));
     const PriceRows& prices = view_.prices.rows();
     const int64_t minute = minute_of(now + view_.calendar);
     TRY_ASSIGN(Quote quote, quote_of(q, first_bid(q.terms, prices, minute).price, now));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,8 +41,19 @@ class Quoter {
 
     // Errors: no quote can be given now, and why.
     Result<Quote> of(const QuoteRequest& request, Nanos now) const;
+    // Room that its components would get at its price, of each machine: of it only, so that several
+    // of them may be there, and no more in all than they need. Errors: none can be said now.
+    struct Room {
+        const Node* node = nullptr;
+        int64_t cpus = 0, memory_mb = 0;
+        Money price;
+        bool others_first = false;
+    };
+    Result<std::vector<Room>> rooms(const QuoteRequest& request, Nanos now) const;
 
   private:
+    Status may_quote(const QuoteRequest& q) const;
+    void add_rooms(const QuoteRequest& q, Nanos now, std::map<const Node*, Room>& rooms) const;
     struct Trial;
     // Errors: the solver takes no such jobs.
     Status try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const;

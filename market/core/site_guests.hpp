@@ -57,10 +57,10 @@ class SiteGuests {
     // The nodes of it that are known here: homes of its jobs, and where it runs jobs of this site.
     std::vector<NodeName> nodes_of(const std::string& site) const;
     Status has_room_for_node(const std::string& site) const;
-
-  private:
     // CPUs of all jobs of the site that have not ended.
     int64_t cpus_of(const std::string& site) const;
+
+  private:
     Status may_come(const Site& site, const JobReport& report, int64_t kept) const;
 
     Book& book_;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "market/core/messages.hpp"
 #include "market/core/site_gain.hpp"
@@ -16,6 +17,24 @@
 namespace souk {
 
 inline constexpr size_t site_token_max = 1'024;
+
+// Gangs of up to so many components go to several sites, and a site offers so many rooms for one.
+inline constexpr size_t site_parts_max = 64, site_rooms_max = 32;
+
+// One component of a gang, and room on one machine, in which several of them may go.
+struct SitePart {
+    int32_t cpus = 1;
+    int64_t memory_mb = 0;
+    bool operator==(const SitePart&) const = default;
+};
+struct SiteRoom {
+    int32_t cpus = 1;
+    int64_t memory_mb = 0;
+    Money price;        // per CPU-hour
+    int64_t speed = 0;  // of the machine
+    Nanos starts_in;    // so long it takes to clear it
+    bool operator==(const SiteRoom&) const = default;
+};
 
 // Could this job begin at your site? Spans, not times: the clocks of two sites differ.
 struct SiteAsk {
@@ -25,6 +44,9 @@ struct SiteAsk {
     JobTerms terms;          // with the project by its name there
     Nanos hold;              // for so long the place is to be kept, at least
     std::string token = {};  // what the submit filter there has added; the arrival filter sees it
+    // The job is the first of a gang, and these are its required components: which rooms are there
+    // for any of them? Its terms are those of the smallest one. A version before passes over that.
+    std::vector<SitePart> parts = {};
     bool operator==(const SiteAsk&) const = default;
 };
 
@@ -66,11 +88,12 @@ JobTerms told_to_sites(const JobTerms& terms);
 
 struct SiteOffer {
     uint64_t number = 0;
-    Cause why;          // there is no offer, and why; empty: it is one
-    Money price;        // per CPU-hour
-    int64_t speed = 0;  // of the machine
-    Nanos starts_in;    // so long it takes to clear the place
-    Nanos held_for;     // so long the place is kept and the price holds; 0: neither
+    Cause why;                         // there is no offer, and why; empty: it is one
+    Money price;                       // per CPU-hour
+    int64_t speed = 0;                 // of the machine
+    Nanos starts_in;                   // so long it takes to clear the place
+    Nanos held_for;                    // so long the place is kept and the price holds; 0: neither
+    std::vector<SiteRoom> rooms = {};  // for SiteAsk::parts
     bool operator==(const SiteOffer&) const = default;
 };
 

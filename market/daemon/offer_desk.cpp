@@ -30,6 +30,16 @@ void write_place(JsonWriter& w, const SiteMove& move) {
     w.field("rest_s", std::min(move.rest, gain_horizon).seconds()).end_object();
 }
 
+void write_rooms(JsonWriter& w, const std::vector<SiteRoom>& rooms) {
+    w.begin_array();
+    for (const SiteRoom& room : rooms) {
+        w.begin_object().field("cpus", room.cpus).field("memory_mb", room.memory_mb);
+        w.field("price", room.price).field("speed", room.speed);
+        w.field("starts_in_s", room.starts_in.seconds()).end_object();
+    }
+    w.end_array();
+}
+
 void write_offer(JsonWriter& w, const OfferRounds::Answer& answer,
                  const OfferRounds::Round& round) {
     w.begin_object().field("site", market::SiteMoves::called(answer.site));
@@ -39,6 +49,7 @@ void write_offer(JsonWriter& w, const OfferRounds::Answer& answer,
         w.field("why", static_cast<const std::string&>(o.why)).field("code", to_string(o.why.code));
     } else {
         w.field("price", o.price).field("speed", o.speed);
+        if (!o.rooms.empty()) write_rooms(w.key("rooms"), o.rooms);
         w.field("starts_in_s", o.starts_in.seconds()).field("held_s", o.held_for.seconds());
         if (round.wish.move) write_gain(w, gain_of(*round.wish.move, stay_of(o), answer.site));
     }
@@ -46,7 +57,7 @@ void write_offer(JsonWriter& w, const OfferRounds::Answer& answer,
 }
 
 // Another site has it, or has not settled yet. What was offered for it is still shown.
-bool is_away(const market::Job& job) {
+bool is_elsewhere(const market::Job& job) {
     return !job.record.loan->site.empty() && job.record.report.phase != JobPhase::finished;
 }
 
@@ -82,18 +93,36 @@ void OfferDesk::start() {
 
 void OfferDesk::job_told(const JobId& id) {
     const market::Job* const job = market_.find(id);
+    if (job && market::is_component(*job) && gang_told(id)) return;
     const auto note = [&](OfferRounds& rounds) {
         rounds.note(id, job->record.report.uid, job->record.report.terms, Loop::now());
     };
     if (job && market::SiteMoves::could_wait(*job))
         note(waiting_);
-    else if (waiting_.size() > 0 && !(job && is_away(*job)))
+    else if (waiting_.size() > 0 && !(job && is_elsewhere(*job)))
         waiting_.forget(id);
     if (job && market::SiteMoves::could_gain(*job))
         note(running_);
     else if (running_.size() > 0 && !(job && market::is_on_its_way(*job)))
         running_.forget(id);
     if (waiting_.size() + running_.size() > 0) look();
+}
+
+// False: nothing of its gang is left.
+bool OfferDesk::gang_told(const JobId& id) {
+    const market::Job& job = *market_.find(id);
+    if (job.record.report.terms.sites->names.empty() && waiting_.size() == 0) return true;
+    const market::GangLoans& gangs = market_.gang_loans();
+    const market::Job* const leader = gangs.leader_of(job);
+    if (!leader) return false;
+    if (leader->id() != id) waiting_.forget(id);
+    const JobReport& r = leader->record.report;
+    if (gangs.seeks(*leader))
+        waiting_.note(leader->id(), r.uid, r.terms, Loop::now());
+    else if (!gangs.has_gone(*leader))
+        waiting_.forget(leader->id());
+    if (waiting_.size() > 0) look();
+    return true;
 }
 
 void OfferDesk::peer_came() {
@@ -133,6 +162,11 @@ void OfferDesk::take_ended(OfferRounds& rounds, Nanos now) {
         const market::Job* const job = market_.find(id);
         const OfferRounds::Round* const round = rounds.of(id);
         if (!job || !round || round->is_open) continue;
+        if (market::is_component(*job)) {
+            gangs_.push_back(id);
+            steps_.wake();
+            continue;
+        }
         if (!ask_program(rounds, *job, *round)) conclude(rounds, *job, *round, false, now);
     }
 }
@@ -262,7 +296,8 @@ void OfferDesk::ask(OfferRounds& rounds, const market::Job& job,
 
 void OfferDesk::ask_about(const JobId& id, Nanos now) {
     const market::Job* const job = market_.find(id);
-    if (job && is_away(*job)) return waiting_.later(id, now);
+    if (job && market::is_component(*job)) return ask_about_gang(*job, now);
+    if (job && is_elsewhere(*job)) return waiting_.later(id, now);
     if (!job || !market::SiteMoves::could_wait(*job)) return waiting_.forget(id);
     if (!market::SiteMoves::waits(*job) || !is_free(market_, *job)) return waiting_.later(id, now);
     const std::vector<std::string> sites = sites_for(*job, now);
@@ -271,6 +306,62 @@ void OfferDesk::ask_about(const JobId& id, Nanos now) {
         return waiting_.later(id, now);
     }
     ask(waiting_, *job, sites, now);
+}
+
+bool OfferDesk::is_free_gang(const market::Job& leader) const {
+    return market_.gang_loans().is_whole(leader) &&
+           std::ranges::all_of(market_.gang_loans().required_of(leader),
+                               [&](const market::Job* one) { return is_free(market_, *one); });
+}
+
+// Only sites to which each of its components may go are asked.
+void OfferDesk::ask_about_gang(const market::Job& leader, Nanos now) {
+    const JobId id = leader.id();
+    const market::GangLoans& gangs = market_.gang_loans();
+    if (gangs.leader_of(leader) != &leader) return waiting_.forget(id);
+    if (!gangs.seeks(leader) || !is_free_gang(leader)) return waiting_.later(id, now);
+    std::vector<std::string> sites = sites_for(leader, now);
+    for (const market::Job* const one : gangs.required_of(leader))
+        std::erase_if(sites, [&](const std::string& site) {
+            return !market_.lent().may_go(*one, site, now);
+        });
+    if (sites.empty()) {
+        say_until_when(leader, now);
+        return waiting_.later(id, now);
+    }
+    SiteAsk ask{waiting_.begin(id, sites, market_.site_wish(leader, now), now),
+                id,
+                leader.record.report.user,
+                told_to_sites(leader.record.report.terms),
+                {},
+                leader.record.filter->token,
+                gangs.parts_of(leader)};
+    for (const SitePart& part : ask.parts) {
+        ask.terms.cpus = std::min(ask.terms.cpus, part.cpus);
+        ask.terms.memory_mb = std::min(ask.terms.memory_mb, part.memory_mb);
+    }
+    for (const std::string& site : sites) sites_.send(site, ask);
+}
+
+void OfferDesk::combine(const JobId& id, Nanos now) {
+    const market::Job* const job = market_.find(id);
+    const OfferRounds::Round* const round = waiting_.of(id);
+    if (!job || !round || round->is_open || !is_component(*job) ||
+        !market_.gang_loans().seeks(*job) || !is_free_gang(*job))
+        return;
+    std::vector<market::GangLoans::Offer> offers;
+    for (const auto& [site, offer] : round->answers)
+        if (offer && offer->why.empty() && sites_.lends(site) &&
+            is_wished(*job->record.report.terms.sites, site))
+            offers.push_back({site, offer->rooms});
+    const auto own = market_.rooms_at_home(*job, now);
+    const auto parts = market_.gang_loans().choose(
+        *job, offers, own ? *own : std::vector<SiteRoom>{}, round->wish, round->number);
+    if (!parts)
+        market_.say_of_sites(id, market::Reason(market::ReasonCode::site_no_gain)
+                                     .with(market::Figure::cause, parts.error().message));
+    else if (!parts->empty() && market_.lend_gang(id, *parts, now))
+        steps_.wake();
 }
 
 // A job that runs at a peer may gain at home alone, where this market knows what it would get.
@@ -323,7 +414,7 @@ Result<std::string> OfferDesk::list(const wire::CtlRequest& request) const {
     if (while_it_ran && (!round || round->began < while_it_ran->began)) round = while_it_ran;
     if (round) {
         w.field("age_s", (Loop::now() - round->began).seconds()).field("open", round->is_open);
-        if (round->chosen)
+        if (round->chosen && !is_component(*job))  // a gang takes rooms of several
             w.field("best", market::SiteMoves::called(round->answers[*round->chosen].site));
         if (round->wish.move) write_place(w.key("here"), *round->wish.move);
     }
@@ -368,6 +459,7 @@ bool OfferDesk::answer() {
     const Nanos until = Loop::now() + Nanos::from_ms(5);
     they_are_back(Loop::now());
     if (!own_.empty() || !go_home_.empty()) answer_own(Loop::now());
+    for (const JobId& id : std::exchange(gangs_, {})) combine(id, Loop::now());
     while (!questions_.empty()) {
         const Question q = std::move(questions_.front());
         questions_.pop_front();
@@ -385,7 +477,10 @@ bool OfferDesk::answer() {
 void OfferDesk::they_are_back(Nanos now) {
     const std::set<JobId> back = market_.lent().take_back_home();
     for (const JobId& id : back) {
-        waiting_.begin_anew(id, now);
+        const market::Job* const job = market_.find(id);
+        const market::Job* const leader =
+            job && market::is_component(*job) ? market_.gang_loans().leader_of(*job) : nullptr;
+        waiting_.begin_anew(leader ? leader->id() : id, now);
         running_.begin_anew(id, now);
     }
     if (!back.empty()) timer_ = loop_.at(now, [this] { look(); });

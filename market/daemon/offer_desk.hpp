@@ -57,6 +57,12 @@ class OfferDesk {
     };
     void ask_about(const JobId& id, Nanos now);
     void ask_for_gain(const JobId& id, Nanos now);
+    // A gang is asked about by its first component, and of all that answered it takes rooms for
+    // all.
+    bool gang_told(const JobId& id);
+    bool is_free_gang(const market::Job& leader) const;
+    void ask_about_gang(const market::Job& leader, Nanos now);
+    void combine(const JobId& id, Nanos now);
     void ask(OfferRounds& rounds, const market::Job& job, const std::vector<std::string>& sites,
              Nanos now);
     // `why` says it, if the job rests for all sites.
@@ -93,6 +99,7 @@ class OfferDesk {
     std::map<JobId, market::Quote::Place> at_home_;   // this, while it is looked at
     // They are to go home, and their places there are looked for: is it a program's word?
     std::map<JobId, bool> go_home_;
+    std::deque<JobId> gangs_;  // rounds about these have ended
     struct Undecided {
         OfferRounds* rounds = nullptr;
         JobId id;

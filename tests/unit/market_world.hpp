@@ -44,6 +44,10 @@ struct World {
     std::function<bool(const Order&)> lacks;
     // asked when an order is about to be done
     std::function<std::optional<OrderFailed>(const Order&)> refuse;
+    // Set by GangHomes (gang_homes.hpp), for components. True: its node holds it, and it does not
+    // run yet.
+    std::function<bool(HomeJob&, const Order&)> holds;
+    std::function<void(HomeJob&)> start_failed, aborted;
     std::function<void()> after_step;
     // True: a message to a home that is none of these, which takes it.
     std::function<bool(const Send&)> elsewhere;
@@ -176,7 +180,9 @@ struct World {
         if (order.kind == Order::Kind::abort) {
             r.cancelled = true;
             r.why = "cancelled";
-            return end(job);
+            end(job);
+            if (aborted) aborted(job);
+            return;
         }
         if (order.kind == Order::Kind::give_up) {
             ck_assert(r.phase == JobPhase::waiting && !r.lacking.empty());
@@ -209,8 +215,9 @@ struct World {
             job.done_at = Nanos::never();
             return tell(job);
         }
-        ck_assert_msg(r.phase == JobPhase::frozen || r.where != order.node, "%s is there already",
-                      order.id.text().c_str());
+        ck_assert_msg(r.phase == JobPhase::frozen || r.where != order.node,
+                      "%s is there already, %s: %s", order.id.text().c_str(), to_string(r.phase),
+                      order.reason.c_str());
         const Machine &there = providers[order.node].machine, &here = providers[r.where].machine;
         ck_assert_msg(there.architecture.empty() || here.architecture.empty() ||
                           can_take(there, here).has_value(),
@@ -246,7 +253,9 @@ struct World {
             r.comment = failed->why;
             if (connected.contains(r.id.home))
                 ck_assert(market->report(r.id.home, *failed, now).has_value());
-            return tell(job);
+            tell(job);
+            if (start_failed) start_failed(job);
+            return;
         }
         if (order.kind == Order::Kind::suspend) {
             r.phase = JobPhase::frozen;
@@ -254,6 +263,10 @@ struct World {
             if (!r.in_place) ++r.stats.freezes;
             return tell(job);
         }
+        if (!holds || !holds(job, order)) runs(job, order);
+    }
+    void runs(HomeJob& job, const Order& order) {
+        JobReport& r = job.report;
         if (r.phase == JobPhase::moving) ++r.stats.migrations;
         r.in_place = false;
         if (r.phase == JobPhase::thawing) ++r.stats.thaws;

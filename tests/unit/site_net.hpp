@@ -227,7 +227,9 @@ struct SiteNet {
             const Job* const job = x.w.market->find(id);
             const OfferRounds::Round* const round = rounds.of(id);
             if (!job || !round || round->is_open) continue;
-            if (round->chosen)
+            if (is_component(*job))
+                combine(x, *job, *round);
+            else if (round->chosen)
                 give(x, rounds, *job, round->answers[*round->chosen]);
             else if (round->wish.move)
                 x.w.market->say_of_sites(id, SiteMoves::no_gain(*round));
@@ -236,6 +238,10 @@ struct SiteNet {
     void desk(Site& x) {
         for (const auto& [id, job] : x.w.market->jobs()) {
             const JobReport& r = job.record.report;
+            if (is_component(job)) {
+                note_gang(x, job);
+                continue;
+            }
             if (SiteMoves::could_wait(job))
                 x.waiting.note(id, r.uid, r.terms, now);
             else if (job.record.loan->site.empty() || r.phase == JobPhase::finished)
@@ -246,7 +252,10 @@ struct SiteNet {
                 x.running.forget(id);
         }
         for (const JobId& id : x.w.market->lent().take_back_home()) {
-            x.waiting.begin_anew(id, now);
+            const Job* const job = x.w.market->find(id);
+            const Job* const leader =
+                job && is_component(*job) ? x.w.market->gang_loans().leader_of(*job) : nullptr;
+            x.waiting.begin_anew(leader ? leader->id() : id, now);
             x.running.begin_anew(id, now);
         }
         end_rounds(x, x.waiting);
@@ -264,8 +273,65 @@ struct SiteNet {
             }
         }
     }
+    // -- and with gangs
+
+    void note_gang(Site& x, const Job& job) {
+        const GangLoans& gangs = x.w.market->gang_loans();
+        const Job* const leader = gangs.leader_of(job);
+        if (leader != &job) x.waiting.forget(job.id());
+        if (!leader) return;
+        const JobReport& r = leader->record.report;
+        if (gangs.seeks(*leader))
+            x.waiting.note(leader->id(), r.uid, r.terms, now);
+        else if (!gangs.has_gone(*leader))
+            x.waiting.forget(leader->id());
+    }
+    void ask_about_gang(Site& x, const Job& leader) {
+        const GangLoans& gangs = x.w.market->gang_loans();
+        if (gangs.leader_of(leader) != &leader) return x.waiting.forget(leader.id());
+        std::vector<std::string> names = may_ask(x, leader);
+        for (const Job* const one : gangs.required_of(leader)) {
+            std::erase_if(names, [&](const std::string& name) {
+                return !x.w.market->lent().may_go(*one, name, now);
+            });
+            if (one->record.order) names.clear();
+        }
+        if (!gangs.seeks(leader) || !gangs.is_whole(leader) || names.empty())
+            return x.waiting.later(leader.id(), now);
+        SiteAsk ask{x.waiting.begin(leader.id(), names, x.w.market->site_wish(leader, now), now),
+                    leader.id(),
+                    leader.record.report.user,
+                    told_to_sites(leader.record.report.terms),
+                    {},
+                    "",
+                    gangs.parts_of(leader)};
+        for (const SitePart& part : ask.parts) ask.terms.cpus = std::min(ask.terms.cpus, part.cpus);
+        for (const std::string& name : names)
+            say(x.name, name, [this, &x, name, ask] {
+                Site& there = at(name);
+                const SiteOffer offer = there.w.market->offer(
+                    {x.name, account(x.name), &there.terms, 12 * 60}, ask, there.w.now);
+                say(name, x.name,
+                    [this, &x, name, offer] { (void)x.waiting.answer(name, offer, now); });
+            });
+    }
+    std::function<void(Site&, const JobId&, const std::vector<GangLoans::Part>&)> gang_goes;
+    void combine(Site& x, const Job& leader, const OfferRounds::Round& round) {
+        GangLoans& gangs = x.w.market->gang_loans();
+        const JobId id = leader.id();
+        if (!gangs.seeks(leader)) return;
+        std::vector<GangLoans::Offer> offers;
+        for (const auto& [name, offer] : round.answers)
+            if (offer && offer->why.empty()) offers.push_back({name, offer->rooms});
+        const auto own = x.w.market->rooms_at_home(leader, now);
+        const auto parts =
+            gangs.choose(leader, offers, own ? *own : std::vector<SiteRoom>{}, round.wish, 1);
+        if (!parts || parts->empty()) return;
+        if (x.w.market->lend_gang(id, *parts, now) && gang_goes) gang_goes(x, id, *parts);
+    }
     void look_at_waiting(Site& x, const JobId& id) {
         const Job* const job = x.w.market->find(id);
+        if (job && is_component(*job)) return ask_about_gang(x, *job);
         if (!job)
             x.waiting.forget(id);
         else if (!SiteMoves::waits(*job) || job->record.order)

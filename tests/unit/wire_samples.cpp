@@ -50,6 +50,21 @@ struct Dice {
         for (auto& name : all) name = node();
         return all;
     }
+    std::vector<SitePart> parts() {
+        std::vector<SitePart> all(rng.below(site_parts_max + 1));
+        for (auto& one : all) one = {static_cast<int32_t>(rng.between(1, 65'536)), up_to(1 << 30)};
+        return all;
+    }
+    std::vector<SiteRoom> rooms() {
+        std::vector<SiteRoom> all(rng.below(site_rooms_max + 1));
+        for (auto& one : all)
+            one = {static_cast<int32_t>(rng.between(1, 65'536)),
+                   up_to(1 << 30),
+                   {up_to(money_max.micro)},
+                   up_to(16'383),
+                   {up_to(INT64_MAX / 10)}};
+        return all;
+    }
     JobTerms terms() {
         JobTerms t;
         t.max_price = {1 + up_to(money_max.micro - 1)};
@@ -282,14 +297,15 @@ END SAMPLE(SiteTerms) return {
     d.line(),
     {d.up_to(money_max.micro)},
     d.flag() ? std::optional(Money{d.up_to(money_max.micro)}) : std::nullopt};
-END SAMPLE(SiteAsk) return {d.counter(),  d.id(), d.node(), d.terms(), {d.up_to(INT64_MAX / 10)},
-                            d.line(1'024)};
+END SAMPLE(SiteAsk) return {d.counter(),   d.id(),   d.node(), d.terms(), {d.up_to(INT64_MAX / 10)},
+                            d.line(1'024), d.parts()};
 END SAMPLE(SiteOffer) return {d.counter(),
                               d.cause(),
                               {d.up_to(money_max.micro)},
                               d.up_to(16'383),
                               {d.up_to(INT64_MAX / 10)},
-                              {d.up_to(INT64_MAX / 10)}};
+                              {d.up_to(INT64_MAX / 10)},
+                              d.rooms()};
 END SAMPLE(PeerSites) return {d.line(255), d.places()};
 END SAMPLE(SiteJob) SiteJob v{sample<JobReport>(r), d.node_or_none(), d.address(), d.counter(),
                               d.line(1'024)};
