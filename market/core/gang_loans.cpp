@@ -127,7 +127,7 @@ Status GangLoans::lend(Job& leader, const std::vector<Part>& parts, Nanos now) {
         Job& job = *book_.find(part.id);
         const Reason because = Reason(ReasonCode::site_gain)
                                    .with(Figure::cause, part.site + " has room for a component");
-        const Status goes =
+        Status goes =
             waits ? lent_.lend(job, part.site, now) : lent_.go(job, part.site, because, now);
         if (!goes) {
             give_up(gangs_.of(leader), souk::Cause(goes.error()));

@@ -318,7 +318,7 @@ struct SiteNet {
     std::function<void(Site&, const JobId&, const std::vector<GangLoans::Part>&)> gang_goes;
     void combine(Site& x, const Job& leader, const OfferRounds::Round& round) {
         GangLoans& gangs = x.w.market->gang_loans();
-        const JobId id = leader.id();
+        const JobId& id = leader.id();
         if (!gangs.seeks(leader)) return;
         std::vector<GangLoans::Offer> offers;
         for (const auto& [name, offer] : round.answers)

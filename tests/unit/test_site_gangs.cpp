@@ -403,10 +403,12 @@ void play(uint64_t seed, Sum& sum) {
     for (const auto& [name, of] : f.gangs)
         for (const auto& ids : of)
             if (f.at(name).w.market->find(ids[0])) (void)f.at(name).w.market->cancel(ids[0], 0);
-    for (const auto& [name, of] : f.gangs)
-        for (const auto& ids : of)
+    for (const auto& of : f.gangs)
+        for (const auto& ids : of.second) {
+            const std::string& name = of.first;
             ck_assert_msg(f.until([&] { return f.is_gone(name, ids); }, s(300)), "%s, %s: %s",
                           which.c_str(), name.c_str(), f.story(name, ids).c_str());
+        }
 }
 
 }  // namespace
