@@ -260,7 +260,7 @@ def test_a_user_map_that_names_nobody_leaves_it_to_the_owners(sites):
     id = waiting(lab)
     until("its node refuses it", lambda: any("is nobody here" in read_text(
         f"{uni.market.run_dir}/{n}/log") for n in uni.market.nodes()), LIMIT * 2)
-    assert lab.market.job(id)["status"] == "wait"
+    until("it waits at home", lambda: lab.market.job(id)["status"] == "wait", LIMIT)
     programs.put("user_map", "print(json.dumps({'user': 'root'}))")
     log = f"{uni.market.run_dir}/market/log"
     other = lab.wait_at("--sites", "any", "-p", "30")
