@@ -86,7 +86,7 @@ END_TEST
 
 START_TEST(a_job_whose_node_is_lost_is_its_last_checkpoint_and_that_stays_while_it_runs_elsewhere) {
     Bench b = saved();
-    ck_assert_text(lost(b, "n2").text(), "kill n2.1 P");
+    ck_assert_text(lost(b, "n2").text(), "P kill n2.1");
     ck_assert(b.job().phase == JobPhase::frozen && b.job().at.node == "n1" &&
               b.job().epoch == Epoch{2});
     ck_assert_uint_eq(b.job().stats.resumes, 1);

@@ -285,7 +285,7 @@ START_TEST(a_job_goes_back_to_its_checkpoint_or_begins_anew) {
     HomeJob job = leased(rig);
     job.checkpoint = {{"n1", "a:1"}, {2}, {}, 5, {}, 0};
     HomeCheckpoints::go_back(job, "node n2 is lost", rig.turn());
-    ck_assert_text(rig.text(), "kill n2.1 P");
+    ck_assert_text(rig.text(), "P kill n2.1");
     ck_assert(job.phase == JobPhase::frozen && job.at.node == "n1" && job.epoch == Epoch{2});
     ck_assert(!job.leased && job.splice.due && job.stats.resumes == 1);
     ck_assert(job.checkpoint.epoch == Epoch{2});  // it can be gone back to again
