@@ -579,7 +579,8 @@ void Cell::memory_is_whole() {
     stdio_.end_silence();
     tell(guest::PagesWhole{});
     if (!ran) return;
-    if (has_job_) drop_image();
+    // CRIU reads of the image until it has let the job go: then it is dropped, a moment later.
+    if (has_job_ && !restore_.told_to_run()) drop_image();
     stdio_.speak();
 }
 
