@@ -201,8 +201,15 @@ static pid_t spare_roots(void) {
     }
 }
 
+// A file that the image has not means that there is nothing to do. So the image must be there.
+static bool image_is_there(void) {
+    struct stat st;
+    return fstat(images_fd, &st) == 0 && st.st_nlink > 0;
+}
+
 static bool make_ready(void) {
     const pid_t root = spare_roots();
+    if (!image_is_there()) return false;
     const int fd = open_image(SOUK_ATTRIBUTES_NAME, O_RDONLY);
     struct souk_attributes one;
     while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one)

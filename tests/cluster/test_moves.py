@@ -73,7 +73,7 @@ class Holder:
             if lacks(was):
                 continue
             if isinstance(outcome, rows.Differs) and way in outcome.ways:
-                if same:
+                if same and not outcome.drawn:
                     wrong.append(f"{name}: as before, {was}, though the table says it differs")
             elif not same:
                 wrong.append(f"{name}: {now[name]}, not {was}")

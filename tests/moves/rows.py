@@ -34,9 +34,11 @@ class Refused:
 
 @dataclasses.dataclass(frozen=True)
 class Differs:
-    """It is not as before. `sentence` stands in docs/move.md; `ways` are those that change it."""
+    """It is not as before. `sentence` stands in docs/move.md; `ways` are those that change it.
+    `drawn`: it is a number that a kernel draws, which may be the same again."""
     sentence: str
     ways: tuple = ("moved", "thawed", "back")
+    drawn: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
